@@ -1,0 +1,36 @@
+"""Builds the native extensions. Flags stay portable: the C code chooses instruction sets at run time."""
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, find_packages, setup
+
+CHECKED = os.environ.get("RUNOFF_CHECKED", "0") == "1"
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": CHECKED,
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": CHECKED,
+}
+COMPILE_ARGS = ["-O1", "-g"] if CHECKED else ["-O3"]
+
+
+def extension(name: str, *sources: str) -> Extension:
+    headers = [str(path) for path in sorted(Path("src/_native").glob("*.h"))]
+    return Extension(
+        f"runoff.{name}",
+        [f"src/_native/{source}" for source in sources],
+        include_dirs=["src/_native"],
+        depends=headers,
+        extra_compile_args=COMPILE_ARGS,
+    )
+
+
+setup(
+    packages=[*find_packages("src"), "runoff._models"],
+    package_dir={"": "src", "runoff._models": "models"},
+    package_data={"runoff": ["py.typed", "*.pyi", "demo/*.xml", "demo/*.jsonl"], "runoff._models": ["**/*"]},
+    ext_modules=cythonize([extension("_pairs", "pairs.pyx")], compiler_directives=DIRECTIVES),
+)
