@@ -1,0 +1,332 @@
+"""The store with vectors of its own: what readers see, what survives, what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runoff import manifest as manifests
+from runoff import writer as writers
+from runoff.documents import Chunk, Document
+from runoff.errors import (
+    StoreDamagedError,
+    StoreError,
+    StoreLockedError,
+    StoreMismatchError,
+    StoreMissingError,
+)
+from runoff.snapshot import Entry
+from runoff.store import Store
+
+IDENTITY = {"bi_encoder": "test", "dimensions": 8, "chunk_words": 200, "chunk_overlap": 0}
+
+
+def entry(key: int, chunks: int = 2, word: str = "payout") -> Entry:
+    rng = np.random.default_rng(key)
+    vectors = rng.standard_normal((chunks, 8)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    body = [f"{word} number {key} part {part} é漢" for part in range(chunks)]
+    return Entry(
+        document=Document(
+            f"{key:016x}", f"Title {key}", "\n\n".join(body), url=f"https://a.example/{key}", tags=("x", "y")
+        ),
+        chunks=[Chunk("body", part, text, part * 10, part * 10 + 5) for part, text in enumerate(body)],
+        vectors=vectors,
+        tokens=[rng.integers(1000, 30522, size=5 + part).astype(np.uint16) for part in range(chunks)],
+    )
+
+
+def fill(store: Store, *keys: int, chunks: int = 2) -> None:
+    with store.writer() as writer:
+        for key in keys:
+            writer.put(entry(key, chunks))
+        writer.commit()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.create(tmp_path / "store", IDENTITY)
+
+
+def contents(store: Store) -> dict[str, list[str]]:
+    snapshot = store.current().snapshot
+    found: dict[str, list[str]] = {}
+    for row in np.flatnonzero(snapshot.alive):
+        chunk = snapshot.chunk(int(row))
+        found.setdefault(chunk.document_id, []).append(chunk.text)
+    return found
+
+
+def test_everything_put_comes_back_after_reopening(store: Store) -> None:
+    fill(store, 1, 2, 3)
+    stored = {e.document.id: e for e in Store.open(store.folder).current().snapshot.entries()}
+    assert set(stored) == {f"{key:016x}" for key in (1, 2, 3)}
+    for key in (1, 2, 3):
+        wanted, got = entry(key), stored[f"{key:016x}"]
+        assert got.document == wanted.document
+        assert got.chunks == wanted.chunks
+        np.testing.assert_array_equal(got.vectors, wanted.vectors)
+        for a, b in zip(got.tokens, wanted.tokens, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_put_replaces_a_document_whole_and_gives_new_chunk_ids(store: Store) -> None:
+    fill(store, 1, 2)
+    old_ids = store.current().snapshot.entry(0).ids
+    with store.writer() as writer:
+        writer.put(replace(entry(1, 3, word="refund")))
+        writer.commit()
+    texts = contents(store)
+    assert [text.split()[0] for text in texts[f"{1:016x}"]] == ["refund"] * 3
+    assert len(texts) == 2
+    snapshot = store.current().snapshot
+    new_ids = set(snapshot.chunks["id"][snapshot.alive].tolist())
+    assert not new_ids & set(old_ids or [])
+
+
+def test_delete_removes_and_stays_removed(store: Store) -> None:
+    fill(store, 1, 2)
+    with store.writer() as writer:
+        assert writer.delete(f"{1:016x}")
+        assert not writer.delete(f"{1:016x}")
+        assert not writer.delete("absent")
+        writer.commit()
+    reopened = Store.open(store.folder)
+    assert set(contents(reopened)) == {f"{2:016x}"}
+    rows, _ = reopened.current().index.search(entry(1).vectors[0], 10)
+    assert len(rows) == 2
+
+
+def test_nothing_staged_means_no_new_generation(store: Store) -> None:
+    fill(store, 1)
+    before = (store.folder / manifests.NAME).read_bytes()
+    with store.writer() as writer:
+        assert writer.unchanged(entry(1).document)
+        assert not writer.commit()
+    assert (store.folder / manifests.NAME).read_bytes() == before
+
+
+def test_what_was_not_committed_is_dropped(store: Store) -> None:
+    fill(store, 1)
+    with store.writer() as writer:
+        writer.put(entry(2))
+    assert set(contents(Store.open(store.folder))) == {f"{1:016x}"}
+
+
+def test_left_overs_beyond_the_manifest_are_ignored_and_overwritten(store: Store) -> None:
+    fill(store, 1)
+    with (store.folder / "vectors-0.bin").open("ab") as file:
+        file.write(b"half a vector")
+    (store.folder / "texts-7.bin").write_bytes(b"a compaction that died")
+    assert set(contents(Store.open(store.folder))) == {f"{1:016x}"}
+    fill(store, 2)
+    assert not (store.folder / "texts-7.bin").exists()
+    assert set(contents(Store.open(store.folder))) == {f"{1:016x}", f"{2:016x}"}
+    np.testing.assert_array_equal(store.current().snapshot.vectors[2:4], entry(2).vectors)
+
+
+def test_a_reader_keeps_its_generation_and_then_sees_the_next(store: Store) -> None:
+    fill(store, 1)
+    reader = Store.open(store.folder)
+    old = reader.current()
+    fill(store, 2)
+    assert old.snapshot.document_count == 1
+    assert reader.current().snapshot.document_count == 2
+    assert reader.current().number == old.number + 1
+
+
+def test_compaction_keeps_live_documents_with_their_chunk_ids(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writers, "_COMPACT_ROWS", 4)
+    fill(store, *range(10))
+    ids = {e.document.id: e.ids for e in store.current().snapshot.entries()}
+    with store.writer() as writer:
+        for key in range(8):
+            writer.delete(f"{key:016x}")
+        writer.commit()
+    snapshot = Store.open(store.folder).current().snapshot
+    assert snapshot.manifest.epoch == 1
+    assert {e.document.id: e.ids for e in snapshot.entries()} == {key: ids[key] for key in (f"{8:016x}", f"{9:016x}")}
+    fill(store, 20)
+    assert len(store.current().snapshot.chunks) == 6
+    assert not (store.folder / "texts-0.bin").exists()
+    assert max(store.current().snapshot.chunks["id"]) >= 20
+
+
+def test_more_neighbours_than_there_are_gives_what_there_is(store: Store) -> None:
+    rows, scores = store.current().index.search(entry(1).vectors[0], 5)
+    assert len(rows) == len(scores) == 0
+    fill(store, 1)
+    rows, scores = store.current().index.search(entry(1).vectors[1], 50)
+    assert rows.tolist() == [1, 0]
+    assert scores[0] == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
+def test_damage_to_any_file_is_found_and_named(store: Store, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writers, "TAIL_ROWS", 4)
+    fill(store, 1, 2, 3)
+    with store.writer() as writer:
+        writer.delete(f"{2:016x}")
+        writer.commit()
+    names = [path.name for path in store.folder.iterdir() if path.name != "lock"]
+    assert {name.split("-")[0] for name in names} >= {
+        "records",
+        "chunks",
+        "texts",
+        "tokens",
+        "vectors",
+        "hnsw",
+        "deleted",
+    }
+    for name in names:
+        path = store.folder / name
+        sound = path.read_bytes()
+        if damage == "remove":
+            path.unlink()
+        elif damage == "truncate":
+            path.write_bytes(sound[:-1])
+        else:
+            path.write_bytes(
+                sound[:20] + bytes([sound[20] ^ 1]) + sound[21:]
+                if len(sound) > 20
+                else bytes([sound[0] ^ 1]) + sound[1:]
+            )
+        expected = StoreMissingError if (damage, name) == ("remove", manifests.NAME) else StoreDamagedError
+        with pytest.raises(expected, match=name if expected is StoreDamagedError else "no Runoff store"):
+            Store.open(store.folder)
+        path.write_bytes(sound)
+    assert len(contents(Store.open(store.folder))) == 2
+
+
+def test_a_path_that_cannot_be_a_store_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("text")
+    with pytest.raises(StoreError, match="is a file"):
+        Store.open(file)
+    with pytest.raises(StoreMissingError, match="runoff ingest"):
+        Store.open(tmp_path / "absent")
+    with pytest.raises(StoreMissingError):
+        Store.open(tmp_path)
+    with pytest.raises(StoreError, match="holds 'file'"):
+        Store.create(tmp_path, IDENTITY)
+    with pytest.raises(StoreError):
+        Store.create(file / "below", IDENTITY)
+
+
+def test_another_identity_is_refused_with_both_values(store: Store) -> None:
+    store.require({"bi_encoder": "test"})
+    with pytest.raises(StoreMismatchError, match=r"'test'.*'other'"):
+        store.require({**IDENTITY, "bi_encoder": "other"})
+
+
+def test_a_format_of_another_version_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifests, "VERSION", 99)
+    fill(store, 1)
+    monkeypatch.undo()
+    with pytest.raises(StoreMismatchError, match="version 99"):
+        Store.open(store.folder)
+
+
+def test_a_second_writer_is_told_who_holds_the_lock(store: Store) -> None:
+    code = (
+        "import sys; from pathlib import Path; from runoff.store import Store\n"
+        f"store = Store.open(Path({str(store.folder)!r}))\n"
+        "with store.writer():\n    print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(StoreLockedError, match=f"pid {other.pid} since"), store.writer():
+            pass
+        other.kill()
+    fill(store, 1)  # the lock died with its holder
+
+
+READ_ONLY = """
+import ctypes, os, sys
+from pathlib import Path
+if os.geteuid() == 0 and len(sys.argv) == 3:  # root may write anywhere until it gives up CAP_DAC_OVERRIDE
+    ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)
+    os.execv(sys.executable, [sys.executable, "-c", sys.argv[2], sys.argv[1], sys.argv[2], "dropped"])
+from runoff.errors import StoreError
+from runoff.store import Store
+store = Store.open(Path(sys.argv[1]))
+print(store.current().snapshot.document_count)
+try:
+    with store.writer():
+        pass
+except StoreError as error:
+    print(error)
+"""
+
+
+def test_a_read_only_folder_can_be_read_and_not_written(store: Store) -> None:
+    fill(store, 1)
+    (store.folder / "lock").unlink()
+    store.folder.chmod(0o500)
+    arguments = [sys.executable, "-c", READ_ONLY, str(store.folder), READ_ONLY]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    store.folder.chmod(0o700)
+    count, message = done.stdout.splitlines()
+    assert count == "1"
+    assert f"{store.folder / 'lock'}: cannot be written (Permission denied)" in message
+
+
+def test_a_full_disk_leaves_the_old_generation(store: Store) -> None:
+    fill(store, 1)
+    code = (
+        "import resource, signal; from pathlib import Path; import sys; sys.path.insert(0, sys.argv[2])\n"
+        "from runoff.store import Store; from runoff.errors import StoreError; from test_store import entry\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
+        "store = Store.open(Path(sys.argv[1]))\n"
+        "try:\n    \n    with store.writer() as w:\n        [w.put(entry(k)) for k in range(2, 60)]; w.commit()\n"
+        "except StoreError as error:\n    print(error); sys.exit(7)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(store.folder), str(Path(__file__).parent)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 7, done.stderr
+    assert "File too large" in done.stdout
+    assert str(store.folder) in done.stdout
+    assert set(contents(Store.open(store.folder))) == {f"{1:016x}"}
+    fill(store, 2)
+    assert len(contents(Store.open(store.folder))) == 2
+
+
+def test_readers_and_a_writer_at_once_see_whole_generations(store: Store) -> None:
+    fill(store, 0)
+    errors: list[BaseException] = []
+    stop = threading.Event()
+
+    def read() -> None:
+        reader = Store.open(store.folder)
+        while not stop.is_set():
+            try:
+                counts = {len(texts) for texts in contents(reader).values()}
+                assert counts == {2}, counts
+            except BaseException as error:
+                errors.append(error)
+                return
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for round_ in range(1, 30):
+        fill(store, round_, round_ // 2)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not errors
