@@ -1,0 +1,219 @@
+"""What runs an artifact: the protocol, the onnxruntime backend, and the choice between those that there are.
+
+A backend takes token ids and gives logits or vectors, each of which depends on its own tokens alone: bit for bit the
+same in any batch, in any order, on any number of threads.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import assembly, planner
+from .artifact import Artifact
+from .assembly import Pairs, Passages, SpecialTokens
+from .errors import BackendError
+from .session import Session
+from .threads import Workers, budget
+from .tokenizer import Tokenizer
+
+Vectors = NDArray[np.float32]
+
+AUTO = "auto"
+PADDED_RUN_TOKENS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Logits of pairs of one query with many passages.
+
+    Attributes:
+        logits: float32, shape [n], finite.
+        truncated: bool, shape [n]: whether only the passage's beginning was read.
+        query_truncated: whether the query was capped.
+    """
+
+    logits: NDArray[np.float32]
+    truncated: NDArray[np.bool_]
+    query_truncated: bool
+
+
+class Backend(Protocol):
+    """Runs one artifact. Safe to call from any number of threads."""
+
+    @property
+    def name(self) -> str:
+        """Name that ``--backend`` takes."""
+        ...
+
+    def score(self, query_ids: NDArray[np.int32], passages: Passages) -> Scores:
+        """Logits of a query with each passage (cross-encoders)."""
+        ...
+
+    def embed(self, texts: Passages) -> Vectors:
+        """A unit vector for each text, float32, shape [n, dimensions] (bi-encoders)."""
+        ...
+
+
+class OnnxRuntimeBackend:
+    """Runs the artifact's ONNX graph, one sequence a run on one thread, runs spread over the workers.
+
+    Dynamic quantisation scales activations over all that is in a batch, padding included; a run of one unpadded
+    sequence is what keeps scores independent, and it is the fastest plan too (benchmarks/rerank_plan.py).
+
+    Args:
+        artifact: the model.
+        session: a session over its graph.
+        workers: threads to spread runs over.
+    """
+
+    name = "onnxruntime"
+
+    def __init__(self, artifact: Artifact, session: Session, workers: Workers) -> None:
+        self._artifact = artifact
+        self._session = session
+        self._workers = workers
+        self._special = SpecialTokens(artifact.cls_id, artifact.sep_id, artifact.pad_id)
+
+    @classmethod
+    def load(cls, artifact: Artifact, threads: int | None = None) -> OnnxRuntimeBackend:
+        """Load the artifact's graph.
+
+        Raises:
+            BackendError: onnxruntime is missing or cannot read the graph.
+        """
+        return cls(artifact, Session.load(artifact.graph_path), Workers(budget(threads)))
+
+    def score(self, query_ids: NDArray[np.int32], passages: Passages) -> Scores:
+        """Logits of a query with each passage."""
+        pairs = assembly.packed(query_ids, passages, self._artifact.max_length, self._special)
+        logits = self._run(pairs, ()).reshape(len(pairs))
+        return Scores(logits, pairs.truncated, pairs.query_truncated)
+
+    def score_padded(self, query_ids: NDArray[np.int32], passages: Passages) -> Scores:
+        """Logits from runs of many pairs padded to one width.
+
+        Only for fp32 artifacts: there a neighbour changes a logit by float rounding, in an 8-bit one by tenths.
+
+        Raises:
+            BackendError: the artifact is quantised.
+        """
+        if self._artifact.precision != "fp32":
+            raise BackendError(f"{self._artifact.name} is {self._artifact.precision}; padded runs take fp32 artifacts")
+        max_length = self._artifact.max_length
+        whole = assembly.packed(query_ids, passages, max_length, self._special)
+        plan = planner.batched(np.diff(whole.offsets), self._workers.count, PADDED_RUN_TOKENS)
+        logits = np.empty(len(whole), dtype=np.float32)
+
+        def run(bounds: tuple[int, int]) -> None:
+            chosen = plan.order[bounds[0] : bounds[1]]
+            part = Passages(passages.ids, passages.starts[chosen], passages.lengths[chosen])
+            pairs = assembly.padded(query_ids, part, max_length, self._special)
+            logits[chosen] = self._session.run(*pairs.batch(0, len(pairs))).reshape(-1)
+
+        self._workers.run(run, plan.runs)
+        return Scores(logits, whole.truncated, whole.query_truncated)
+
+    def embed(self, texts: Passages) -> Vectors:
+        """A unit vector for each text."""
+        pairs = assembly.single(texts, self._artifact.max_length, self._special)
+        return self._run(pairs, (self._artifact.dimensions,))
+
+    def _run(self, pairs: Pairs, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        output = np.empty((len(pairs), *shape), dtype=np.float32)
+        plan = planner.one_by_one(np.diff(pairs.offsets))
+
+        def run(bounds: tuple[int, int]) -> None:
+            position = int(plan.order[bounds[0]])
+            output[position] = self._session.run(*pairs.batch(position, position + 1)).reshape(shape)
+
+        self._workers.run(run, plan.runs)
+        return output
+
+
+Factory = Callable[[Artifact, int | None], Backend]
+
+# In the order in which `auto` tries them.
+BACKENDS: dict[str, Factory] = {"onnxruntime": OnnxRuntimeBackend.load}
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A backend that passed the artifact's golden self-test, and why it was taken."""
+
+    backend: Backend
+    reason: str
+
+
+def select(artifact: Artifact, backend: str = AUTO, threads: int | None = None) -> Selected:
+    """Load the backend of that name, or the first of all that passes the golden self-test on this machine.
+
+    Args:
+        backend: ``"auto"`` or a name in ``BACKENDS``.
+        threads: upper bound on threads, or None.
+
+    Raises:
+        BackendError: no such backend, it cannot run here, or it misses the golden outputs.
+    """
+    if backend != AUTO:
+        return Selected(_load(artifact, _known(backend), threads), f"asked for; {_PASSED}")
+    misses: list[str] = []
+    for name in BACKENDS:
+        try:
+            found = _load(artifact, name, threads)
+        except BackendError as error:
+            misses.append(f"{name}: {error}")
+            continue
+        if misses:
+            warnings.warn(f"{artifact.name} runs on {name}, since {'; '.join(misses)}", RuntimeWarning, stacklevel=3)
+        return Selected(found, "; ".join([f"the first of {', '.join(BACKENDS)} that {_PASSED}", *misses]))
+    raise BackendError(f"{artifact.name}: no backend can run it here ({'; '.join(misses)})")
+
+
+_PASSED = "passes the golden self-test"
+_SELF_TEST_INPUTS = 4
+
+
+def golden_outputs(artifact: Artifact, backend: Backend, positions: list[int]) -> NDArray[np.float32]:
+    """Outputs of a backend for the artifact's golden inputs at ``positions``."""
+    tokenizer = Tokenizer.load(artifact.tokenizer_path)
+    inputs: list[Any] = [artifact.golden.inputs[position] for position in positions]
+    if artifact.kind == "bi-encoder":
+        return backend.embed(Passages.pack(tokenizer.encode_batch(inputs)))
+    logits = [
+        backend.score(tokenizer.encode(query), Passages.pack([tokenizer.encode(passage)])).logits
+        for query, passage in inputs
+    ]
+    return np.concatenate(logits)
+
+
+def _known(name: str) -> str:
+    if name not in BACKENDS:
+        raise BackendError(f"backend: got {name!r}; expected {AUTO}, {', '.join(BACKENDS)}")
+    return name
+
+
+def _load(artifact: Artifact, name: str, threads: int | None) -> Backend:
+    """Load a backend and run its self-test: the shortest golden inputs, as all of them take as long as a query."""
+    backend = BACKENDS[name](artifact, threads)
+    golden = artifact.golden
+    shortest = sorted(range(len(golden.inputs)), key=lambda position: len("".join(golden.inputs[position])))
+    positions = sorted(shortest[:_SELF_TEST_INPUTS])
+    wanted = type(golden)(
+        tuple(golden.inputs[position] for position in positions),
+        golden.outputs[positions],
+        golden.metric,
+        golden.tolerance,
+    )
+    error = wanted.worst(golden_outputs(artifact, backend, positions))
+    if not error <= golden.tolerance:
+        raise BackendError(
+            f"{name} misses {artifact.name}'s golden outputs by {error:.3g} ({golden.metric}); "
+            f"expected at most {golden.tolerance:g}"
+        )
+    return backend
