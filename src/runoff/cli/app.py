@@ -1,0 +1,247 @@
+"""The commands, each a few lines over the Python API."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    name="runoff",
+    help="Two-stage retrieval for RAG on plain CPUs: vector search narrows, a cross-encoder decides.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+models_app = typer.Typer(help="List, check and make model artifacts.", no_args_is_help=True)
+app.add_typer(models_app, name="models")
+
+
+class Backend(str, Enum):
+    """What runs the encoders."""
+
+    auto = "auto"
+    onnxruntime = "onnxruntime"
+    native = "native"
+
+
+class Kind(str, Enum):
+    """What an artifact is for."""
+
+    bi_encoder = "bi-encoder"
+    cross_encoder = "cross-encoder"
+
+
+class Precision(str, Enum):
+    """Number format of an artifact's weights."""
+
+    int8 = "int8"
+    fp32 = "fp32"
+
+
+StoreOption = Annotated[Path, typer.Option("--store", envvar="RUNOFF_STORE", help="Store folder.")]
+BackendOption = Annotated[Backend, typer.Option("--backend", help="What runs the encoders.")]
+ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Most threads to use; default: all granted.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text for people.")]
+CandidatesOption = Annotated[int, typer.Option("--candidates", help="Chunks that the first stage hands over.")]
+NoRerankOption = Annotated[bool, typer.Option("--no-rerank", help="Keep the first stage's order.")]
+BiEncoderOption = Annotated[str | None, typer.Option("--bi-encoder", help="Name or folder of the first model.")]
+CrossEncoderOption = Annotated[str | None, typer.Option("--cross-encoder", help="Name or folder of the second.")]
+DEFAULT_STORE = Path(".runoff")
+
+
+@app.command()
+def ingest(
+    source: Annotated[list[str], typer.Argument(help="Feed, document, .jsonl file, folder or http(s) address.")],
+    store: StoreOption = DEFAULT_STORE,
+    chunk_words: Annotated[int | None, typer.Option("--chunk-words", help="Most words in a chunk [200].")] = None,
+    chunk_overlap: Annotated[int | None, typer.Option("--chunk-overlap", help="Words that chunks share [0].")] = None,
+    backend: BackendOption = Backend.auto,
+    threads: ThreadsOption = None,
+    bi_encoder: BiEncoderOption = None,
+    cross_encoder: CrossEncoderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read sources and store what is new or changed in them."""
+    from . import output
+
+    engine = _engine(store, backend, threads, bi_encoder, cross_encoder, chunk_words, chunk_overlap)
+    with engine, output.progress() as progress:
+        report = engine.ingest(*source, progress=progress)
+    output.json_or(as_json, report, output.ingest_report)
+    if report.failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def search(
+    query: Annotated[str, typer.Argument(help="What is asked.")],
+    top: Annotated[int, typer.Option("--top", help="Number of hits.")] = 5,
+    candidates: CandidatesOption = 20,
+    no_rerank: NoRerankOption = False,
+    store: StoreOption = DEFAULT_STORE,
+    backend: BackendOption = Backend.auto,
+    threads: ThreadsOption = None,
+    bi_encoder: BiEncoderOption = None,
+    cross_encoder: CrossEncoderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the chunks that answer a query best."""
+    from . import output
+
+    with _engine(store, backend, threads, bi_encoder, cross_encoder) as engine:
+        result = engine.search(query, top, candidates, rerank=not no_rerank)
+    output.json_or(as_json, result, output.search_result)
+
+
+@app.command()
+def prompt(
+    query: Annotated[str, typer.Argument(help="What is asked.")],
+    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Upper bound on the prompt's tokens.")] = 6000,
+    candidates: CandidatesOption = 20,
+    no_rerank: NoRerankOption = False,
+    store: StoreOption = DEFAULT_STORE,
+    backend: BackendOption = Backend.auto,
+    threads: ThreadsOption = None,
+    bi_encoder: BiEncoderOption = None,
+    cross_encoder: CrossEncoderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a prompt with the best chunks that fit a token budget."""
+    from . import output
+
+    with _engine(store, backend, threads, bi_encoder, cross_encoder) as engine:
+        built, result = engine.prompt(query, max_tokens=max_tokens, candidates=candidates, rerank=not no_rerank)
+    if as_json:
+        output.print_json({"query": query, **output.prompt_fields(built, result)})
+    else:
+        output.prompt_text(built)
+
+
+@app.command()
+def delete(
+    document_id: Annotated[list[str], typer.Argument(help="Document ids, as search --json shows them.")],
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Remove documents from the store."""
+    with _engine(store) as engine:
+        removed = engine.delete(*document_id)
+    typer.echo(f"removed {removed} of {len(document_id)} documents")
+    if removed < len(set(document_id)):
+        raise typer.Exit(1)
+
+
+@app.command()
+def info(
+    store: StoreOption = DEFAULT_STORE,
+    backend: BackendOption = Backend.auto,
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the machine, the models, the backend and why it was chosen, and the store."""
+    from .. import info as facts
+    from . import output
+
+    found = facts.collect(store, backend=backend.value, threads_setting=threads)
+    if as_json:
+        output.print_json(found)
+    else:
+        output.facts(found)
+
+
+@app.command()
+def demo(
+    backend: BackendOption = Backend.auto,
+    threads: ThreadsOption = None,
+) -> None:
+    """Run the main job on the sample feed that ships with the package."""
+    from ..demo import tour
+
+    tour.run(backend=backend.value, threads=threads)
+
+
+@models_app.command("list")
+def models_list(as_json: JsonOption = False) -> None:
+    """List the models that are installed."""
+    from .. import models
+    from . import output
+
+    rows = [output.artifact_fields(artifact) for artifact in models.installed()]
+    if as_json:
+        output.print_json(rows)
+    else:
+        output.artifacts(rows)
+
+
+@models_app.command("verify")
+def models_verify(
+    name: Annotated[list[str] | None, typer.Argument(help="Names or folders; default: all installed.")] = None,
+    backend: BackendOption = Backend.auto,
+) -> None:
+    """Check files against their hashes, then golden texts against the reference outputs on this machine."""
+    from . import verify
+
+    raise typer.Exit(verify.run(name or [], backend.value))
+
+
+@models_app.command("export")
+def models_export(
+    name: Annotated[str, typer.Option("--name", help="Name of the artifact.")],
+    kind: Annotated[Kind, typer.Option("--kind", help="What it is for.")],
+    checkpoint: Annotated[str | None, typer.Argument(help="Hub name or folder of a checkpoint.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder that gets the artifact's folder.")] = Path("models"),
+    from_onnx: Annotated[Path | None, typer.Option("--from-onnx", help="Recover from a quantized ONNX file.")] = None,
+    keep_checkpoint: Annotated[Path | None, typer.Option("--keep-checkpoint", help="Keep what was recovered.")] = None,
+    precision: Annotated[Precision, typer.Option("--precision", help="Number format of weights.")] = Precision.int8,
+    revision: Annotated[str | None, typer.Option("--revision", help="Commit on the hub, or version.")] = None,
+    sha256: Annotated[str | None, typer.Option("--sha256", help="Expected hash of the source's weights.")] = None,
+    source: Annotated[str | None, typer.Option("--source", help="Where the weights came from.")] = None,
+    licence: Annotated[str | None, typer.Option("--licence", help="SPDX name of their licence.")] = None,
+    licence_file: Annotated[Path | None, typer.Option("--licence-file", help="Text of that licence.")] = None,
+    max_length: Annotated[int | None, typer.Option("--max-length", help="Most tokens in one input.")] = None,
+) -> None:
+    """Turn a checkpoint into an artifact (needs the extra `export`)."""
+    from .. import export
+
+    settings = export.ExportSettings(
+        name=name,
+        kind=kind.value,
+        out=out,
+        checkpoint=checkpoint,
+        from_onnx=from_onnx,
+        keep_checkpoint=keep_checkpoint,
+        precision=precision.value,
+        revision=revision,
+        sha256=sha256,
+        source=source,
+        licence=licence,
+        licence_file=licence_file,
+        max_length=max_length,
+    )
+    typer.echo(f"wrote {export.run(settings)}")
+
+
+def _engine(
+    store: Path,
+    backend: Backend = Backend.auto,
+    threads: int | None = None,
+    bi_encoder: str | None = None,
+    cross_encoder: str | None = None,
+    chunk_words: int | None = None,
+    chunk_overlap: int | None = None,
+) -> Any:
+    from ..chunking import ChunkSettings
+    from ..engine import Engine
+
+    named = {"bi_encoder": bi_encoder, "cross_encoder": cross_encoder}
+    sizes = {"size": chunk_words, "overlap": chunk_overlap}
+    chosen = {key: value for key, value in sizes.items() if value is not None}
+    return Engine.open(
+        store,
+        backend=backend.value,
+        threads=threads,
+        chunking=ChunkSettings(**chosen) if chosen else None,
+        **{key: value for key, value in named.items() if value is not None},
+    )

@@ -1,0 +1,53 @@
+"""What `runoff info` tells: the machine, the thread budget, the models, the backends and the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from . import cpu, models, threads
+from ._version import __version__
+from .encoder import BiEncoder
+from .errors import ModelError, StoreError
+from .reranker import CrossEncoder
+from .store import Store
+
+
+def collect(store: Path, *, backend: str = "auto", threads_setting: int | None = None) -> dict[str, Any]:
+    """Facts about this installation as plain dictionaries; what cannot be had is there as its error's text."""
+    return {
+        "version": __version__,
+        "cpu": {"model": cpu.model_name(), "features": list(cpu.features())},
+        "threads": threads.budget(threads_setting),
+        "models": [_model(artifact.name, backend, threads_setting) for artifact in models.installed()],
+        "store": _store(store),
+    }
+
+
+def _model(name: str, backend: str, threads_setting: int | None) -> dict[str, Any]:
+    artifact = models.find(name)
+    fields: dict[str, Any] = {"name": artifact.name, "kind": artifact.kind, "sha256": artifact.digest}
+    loader = BiEncoder if artifact.kind == "bi-encoder" else CrossEncoder
+    try:
+        encoder = loader.load(artifact, backend=backend, threads=threads_setting)
+    except ModelError as error:
+        return {**fields, "error": str(error)}
+    return {**fields, "backend": encoder.backend, "reason": encoder.backend_reason}
+
+
+def _store(folder: Path) -> dict[str, Any]:
+    try:
+        generation = Store.open(folder).current()
+    except StoreError as error:
+        return {"path": str(folder), "error": str(error)}
+    snapshot = generation.snapshot
+    return {
+        "path": str(folder),
+        "generation": generation.number,
+        "documents": snapshot.document_count,
+        "chunks": snapshot.chunk_count,
+        "tokens": int(snapshot.chunks["token_count"][snapshot.alive].sum()),
+        "bytes": sum(state.bytes for state in snapshot.manifest.files.values()),
+        "index": generation.index.method,
+        **snapshot.manifest.identity,
+    }

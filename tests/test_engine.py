@@ -1,0 +1,212 @@
+"""The engine on real models: what is stored, what is found, what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runoff.chunking import ChunkSettings
+
+from runoff.documents import Document
+from runoff.engine import Engine
+from runoff.errors import (
+    BudgetError,
+    DocumentError,
+    ModelError,
+    QueryError,
+    StoreError,
+    StoreMismatchError,
+    StoreMissingError,
+)
+from runoff.results import SearchResult
+from runoff.stages import ModelStages
+
+QUESTION = "How long does it take until a merchant in another country gets the money?"
+
+
+def titles(result: SearchResult) -> list[str]:
+    return [hit.title for hit in result.hits]
+
+
+def order(result: SearchResult) -> list[tuple[int, float]]:
+    return [(hit.chunk_id, hit.score) for hit in result.hits]
+
+
+def test_ingest_then_search_finds_the_answer_first(engine: Engine, articles: Path) -> None:
+    report = engine.ingest(articles)
+    assert not report.failed
+    assert (report.total("added"), report.total("chunks"), report.total("embedded")) == (5, 10, 10)
+    result = engine.search(QUESTION)
+    assert result.hits[0].title == "Why cross-border payouts take two days"
+    assert result.hits[0].kind == "body"
+    assert result.hits[0].url == "https://blog.example/0"
+    assert [hit.rank for hit in result.hits] == [1, 2, 3, 4, 5]
+    logits = [hit.logit for hit in result.hits]
+    assert None not in logits
+    assert logits == sorted(logits, reverse=True)
+    assert all(0 <= hit.score <= 1 and math.isfinite(hit.score) for hit in result.hits)
+    first_ranks = {hit.first_stage.rank for hit in engine.search(QUESTION, 10).hits}
+    assert first_ranks == set(range(1, 11))
+
+
+def test_without_runoff_the_order_is_the_first_stages(engine: Engine, articles: Path) -> None:
+    engine.ingest(articles)
+    result = engine.search(QUESTION, 10, rerank=False)
+    assert [hit.first_stage.rank for hit in result.hits] == list(range(1, 11))
+    assert all(hit.logit is None and hit.score == hit.first_stage.score for hit in result.hits)
+    assert not result.reranked
+    scores = [hit.score for hit in result.hits]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_the_same_answer_from_a_reopened_store_and_any_number_of_threads(engine: Engine, articles: Path) -> None:
+    engine.ingest(articles)
+    wanted = order(engine.search(QUESTION, 10))
+    for threads in (1, 2):
+        with Engine.open(engine.folder, threads=threads) as again:
+            assert order(again.search(QUESTION, 10)) == wanted
+
+
+def test_a_second_ingest_of_the_same_text_embeds_nothing(engine: Engine, articles: Path) -> None:
+    engine.ingest(articles)
+    generation = engine.search(QUESTION).generation
+    again = engine.ingest(articles)
+    assert (again.total("unchanged"), again.total("embedded"), again.total("added")) == (5, 0, 0)
+    assert engine.search(QUESTION).generation == generation
+
+
+def test_an_edited_document_replaces_its_old_chunks(engine: Engine, articles: Path) -> None:
+    engine.ingest(articles)
+    lines = articles.read_text().splitlines()
+    edited = json.loads(lines[0])
+    edited["text"] = "Penguins huddle in winter, each taking its turn in the cold."
+    articles.write_text("\n".join([json.dumps(edited), *lines[1:]]))
+    report = engine.ingest(articles)
+    assert (report.total("updated"), report.total("unchanged")) == (1, 4)
+    assert report.total("embedded") == 1  # the headline kept its text
+    assert "penguins" in engine.search("birds in the cold").hits[0].text.lower()
+    everything = engine.search(QUESTION, 50)
+    assert len(everything.hits) == 10
+    assert not any("partner bank in the merchant's country" in hit.text for hit in everything.hits)
+
+
+def test_new_metadata_alone_is_stored_without_embedding(engine: Engine) -> None:
+    document = Document("0123456789abcdef", "Notes on rail fares", "Fares rise in June.", url="https://a.example/1")
+    engine.add([document])
+    report = engine.add([replace(document, url="https://a.example/2")])
+    assert (report.updated, report.embedded) == (1, 0)
+    assert {hit.url for hit in engine.search("fares").hits} == {"https://a.example/2"}
+
+
+def test_deleted_documents_are_found_nowhere(engine: Engine, articles: Path) -> None:
+    engine.ingest(articles)
+    victim = engine.search(QUESTION).hits[0].document_id
+    assert engine.delete(victim, "feedfeedfeedfeed") == 1
+    assert victim not in {hit.document_id for hit in engine.search(QUESTION, 50).hits}
+    with Engine.open(engine.folder) as again:
+        assert victim not in {hit.document_id for hit in again.search(QUESTION, 50).hits}
+        built, _ = again.prompt(QUESTION)
+    assert "partner bank in the merchant" not in built.text
+
+
+def test_prompt_holds_the_best_chunks_within_the_budget(engine: Engine, articles: Path) -> None:
+    engine.ingest(articles)
+    built, result = engine.prompt(QUESTION, max_tokens=300)
+    assert built.tokens <= 300
+    assert engine.stages.counter.count(built.text) == built.tokens
+    assert result.hits[built.used[0]].text in built.text
+    with pytest.raises(BudgetError, match="5"):
+        engine.prompt(QUESTION, max_tokens=5)
+
+
+def test_one_failed_source_does_not_stop_the_others(engine: Engine, articles: Path, tmp_path: Path) -> None:
+    report = engine.ingest(tmp_path / "absent.rss", articles)
+    assert [failed.source for failed in report.failed] == [str(tmp_path / "absent.rss")]
+    assert report.total("added") == 5
+
+
+@pytest.mark.parametrize("query", ["", "  \n\t", None, 7])
+def test_a_blank_query_is_refused(engine: Engine, query: str) -> None:
+    with pytest.raises(QueryError, match="query"):
+        engine.search(query)
+
+
+@pytest.mark.parametrize(("name", "value"), [("top_n", 0), ("candidates", 0), ("top_n", -1), ("candidates", 2.5)])
+def test_a_setting_out_of_range_is_refused(engine: Engine, name: str, value: int) -> None:
+    with pytest.raises(QueryError, match=f"{name}.*{value}"):
+        engine.search("a question", **{name: value})
+
+
+def test_hostile_queries_are_answered(engine: Engine, articles: Path) -> None:
+    engine.ingest(articles)
+    for query in ("payout \x00 abroad", "\ud800 payout", "🏦" * 50, "<|endoftext|>", "[SEP] [CLS]"):
+        assert len(engine.search(query).hits) == 5
+    assert not engine.search("payout abroad").query_truncated
+    assert engine.search("payout abroad " * 2500).query_truncated
+
+
+def test_a_store_that_was_never_made_is_named(engine: Engine) -> None:
+    with pytest.raises(StoreMissingError, match="runoff ingest"):
+        engine.search("anything")
+    with pytest.raises(StoreMissingError):
+        engine.delete("0123456789abcdef")
+    assert not engine.folder.exists()
+
+
+def test_a_store_of_other_settings_is_refused(engine: Engine, articles: Path) -> None:
+    engine.ingest(articles)
+    with pytest.raises(StoreMismatchError, match=r"chunk_words = 200.*50"):
+        Engine.open(engine.folder, chunking=ChunkSettings(size=50))
+    with pytest.raises(ModelError, match="no-such-model"):
+        Engine.open(engine.folder, bi_encoder="no-such-model")
+
+
+def test_a_store_of_another_model_is_refused(tmp_path: Path, stages: ModelStages, articles: Path) -> None:
+    class OtherModel:
+        """The same stages under another model's name."""
+
+        encoder, tokenizer, scorer, counter = stages.encoder, stages.tokenizer, stages.scorer, stages.counter
+        backend = stages.backend
+        identity = {**stages.identity, "bi_encoder": "other", "bi_encoder_digest": "0" * 64}  # noqa: RUF012
+
+    Engine(tmp_path / "store", OtherModel()).ingest(articles)
+    with pytest.raises(StoreMismatchError, match=r"'other'.*all-MiniLM-L6-v2"):
+        Engine.open(tmp_path / "store")
+
+
+def test_a_file_in_place_of_the_store_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("not a store")
+    with pytest.raises(StoreError, match="is a file"):
+        Engine.open(path)
+
+
+def test_only_documents_can_be_added(engine: Engine) -> None:
+    with pytest.raises(DocumentError, match="item 0: got dict"):
+        engine.add([{"title": "x"}])  # type: ignore[list-item]
+
+
+def test_any_encoder_of_the_protocol_fits(tmp_path: Path, stages: ModelStages, articles: Path) -> None:
+    class Reversed:
+        """A bi-encoder whose vectors point the other way: the worst chunk comes first."""
+
+        def encode(self, texts: Sequence[str], *, progress: object = None) -> np.ndarray:
+            vectors = stages.encoder.encode(texts)
+            return vectors if len(texts) > 1 else -vectors
+
+    class Swapped:
+        encoder = Reversed()
+        tokenizer, scorer, counter = stages.tokenizer, stages.scorer, stages.counter
+        backend, identity = stages.backend, stages.identity
+
+    plain, swapped = Engine(tmp_path / "a", stages), Engine(tmp_path / "b", Swapped())
+    plain.ingest(articles)
+    swapped.ingest(articles)
+    best = plain.search(QUESTION, 10, rerank=False).hits[0]
+    assert swapped.search(QUESTION, 10, rerank=False).hits[-1].text == best.text
+    assert titles(swapped.search(QUESTION, 10)) == titles(plain.search(QUESTION, 10))
