@@ -1,6 +1,6 @@
 """How long until a fresh process has its first answer, and where that time goes: import, open, load, search.
 
-    python benchmarks/first_answer.py --json benchmarks/results/first_answer.json
+python benchmarks/first_answer.py --json benchmarks/results/first_answer.json
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 from statistics import median
 
 import harness
-
 from runoff.demo import tour
 from runoff.engine import Engine
 

@@ -11,10 +11,10 @@ import argparse
 from pathlib import Path
 from statistics import mean
 
-import collection as collections
-import harness
 import numpy as np
 
+import collection as collections
+import harness
 from runoff import models
 from runoff.encoder import BiEncoder
 from runoff.evaluate import ndcg

@@ -26,7 +26,7 @@ from runoff.errors import (
 from runoff.results import SearchResult
 from runoff.stages import ModelStages
 
-QUESTION = "How long does it take until a merchant in another country gets the money?"
+QUESTION = "Why does a payout to a merchant abroad take two days?"
 
 
 def titles(result: SearchResult) -> list[str]:

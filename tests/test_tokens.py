@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tiktoken
 import tiktoken.load
-from tiktoken_ext import openai_public
+from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # ships no types
 
 from runoff import models, tokens
 from runoff.errors import ArtifactDamagedError, ModelError

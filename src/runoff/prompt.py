@@ -119,13 +119,11 @@ def build(
             f"Allow {bare_tokens} or more, or shorten the question."
         )
     draft = _pack(_Draft(head, counter, max_tokens, template), passages)
-    tokens = counter.count(draft.text) if draft.used else bare_tokens
-    if draft.used and tokens != draft.tokens:
+    if counter.count(draft.text) != draft.tokens:
         draft = _pack(_WholeDraft(head, counter, max_tokens, template), passages)
-        tokens = draft.tokens
     return Prompt(
         text=draft.text if draft.used else bare,
-        tokens=tokens if draft.used else bare_tokens,
+        tokens=draft.tokens if draft.used else bare_tokens,
         max_tokens=max_tokens,
         used=tuple(draft.used),
         cut=draft.cut,

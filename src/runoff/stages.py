@@ -15,7 +15,7 @@ from .encoder import BiEncoder
 from .ingest import TextEncoder
 from .reranker import CrossEncoder
 from .tokenizer import Tokenizer
-from .tokens import TokenCounter
+from .tokens import Counter, TokenCounter
 
 Part = TypeVar("Part")
 
@@ -45,7 +45,7 @@ class Stages(Protocol):
     @property
     def scorer(self) -> PairScorer: ...
     @property
-    def counter(self) -> TokenCounter: ...
+    def counter(self) -> Counter: ...
     @property
     def identity(self) -> Mapping[str, Any]: ...
     @property

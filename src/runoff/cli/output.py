@@ -137,7 +137,7 @@ def prompt_fields(built: Prompt, result: SearchResult) -> dict[str, Any]:
 
 def prompt_text(built: Prompt) -> None:
     """The prompt on stdout, its token count on stderr."""
-    print(built.text)
+    print(built.text, end="")
     print(
         f"{built.tokens} of {built.max_tokens} tokens, {len(built.used)} passages"
         f"{', the first one cut' if built.cut else ''}, {built.omitted} left out",

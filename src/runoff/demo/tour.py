@@ -93,7 +93,7 @@ def _show_both_stages(engine: Engine) -> None:
 def _show_prompt(engine: Engine) -> None:
     built, _ = engine.prompt(QUESTION)
     _heading("Prompt")
-    print(built.text)
+    print(built.text, end="")
     print(f"\n{built.tokens} of {built.max_tokens} tokens, {len(built.used)} passages")
 
 

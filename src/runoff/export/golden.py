@@ -28,7 +28,8 @@ LONG = (
     " instead of sending again. Exchange rates are fixed when the window closes and shown to the merchant in the"
     " report, so that the sum on the statement can be followed to the last cent. When a holiday closes a bank, the run"
     " waits and says so; nobody should have to guess why Thursday's money came on Friday. Last year 99.2 percent of"
-    " payouts in 31 countries arrived within the time that we had promised, and the rest are listed, one by one, with the reason."
+    " payouts in 31 countries arrived within the time that we had promised, and the rest are listed, one by one, with"
+    " the reason."
 )
 TEXTS = (
     "refund",

@@ -1,0 +1,99 @@
+"""What every benchmark shares: options, workloads drawn from real text, the machine, alternating rounds, results."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from runoff import cpu, threads
+
+SEED = 20
+PACKAGES = ("numpy", "onnxruntime", "tokenizers", "hnswlib", "tiktoken", "runoff")
+
+# Lengths in words of the 20 passages of each workload.
+HEADLINE_WORDS, SHORTEST, LONGEST = 12, 40, 200
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Options that every benchmark takes."""
+    options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--json", type=Path, help="write the results to this file")
+    options.add_argument("--rounds", type=int, default=9)
+    options.add_argument("--threads", type=int, default=None)
+    return options
+
+
+def workloads(path: Path) -> dict[str, tuple[str, list[str]]]:
+    """Query and 20 passages of each workload, cut from the texts of a ``corpus.jsonl.gz``: p60, mix, p200.
+
+    The words of consecutive documents run together, so that passages of any length are real text.
+    """
+    rng = np.random.default_rng(SEED)
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        words = " ".join(json.loads(line)["text"] for line in file).split()
+    mix = [HEADLINE_WORDS] * 5 + rng.integers(SHORTEST, LONGEST + 1, size=15).tolist()
+    lengths = {"p60": [60] * 20, "mix": mix, "p200": [200] * 20}
+
+    def passage(length: int) -> str:
+        start = int(rng.integers(0, len(words) - length))
+        return " ".join(words[start : start + length])
+
+    return {name: (passage(9), [passage(length) for length in sizes]) for name, sizes in lengths.items()}
+
+
+def alternate(contenders: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, dict[str, float]]:
+    """Median and p95 milliseconds of each contender, run in turn; the first round only warms up."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in range(rounds + 1):
+        for name, run in contenders.items():
+            started = time.perf_counter()
+            run()
+            if number:
+                times[name].append((time.perf_counter() - started) * 1e3)
+    return {name: {"median_ms": median(rows), "p95_ms": percentile(rows, 95)} for name, rows in times.items()}
+
+
+def percentile(values: list[float], percent: float) -> float:
+    """A percentile by linear interpolation."""
+    return float(np.percentile(values, percent))
+
+
+def finish(name: str, results: Mapping[str, Any], settings: Mapping[str, Any], path: Path | None) -> None:
+    """Print the results, and write them with the machine beside them where a path is given."""
+    record = {"benchmark": name, "machine": machine(), "settings": settings, "results": _rounded(results)}
+    print(json.dumps(record["results"], indent=1))
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def machine() -> dict[str, Any]:
+    """Processor, thread budget and versions."""
+    return {
+        "cpu": cpu.model_name(),
+        "features": list(cpu.features()),
+        "threads": threads.budget(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "openblas": {key: value for key, value in os.environ.items() if key.startswith("OPENBLAS_")},
+        "versions": {package: metadata.version(package) for package in PACKAGES},
+    }
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, Mapping):
+        return {key: _rounded(entry) for key, entry in value.items()}
+    return value

@@ -1,0 +1,62 @@
+"""Two-stage retrieval for RAG on plain CPUs: vector search narrows, a cross-encoder decides."""
+
+from ._version import __version__
+from .chunking import ChunkSettings
+from .documents import Chunk, Document
+from .encoder import BiEncoder
+from .engine import Engine
+from .errors import (
+    ArtifactDamagedError,
+    BackendError,
+    BudgetError,
+    DocumentError,
+    ExportError,
+    FetchError,
+    ModelError,
+    QueryError,
+    RunoffError,
+    SourceError,
+    StoreDamagedError,
+    StoreError,
+    StoreLockedError,
+    StoreMismatchError,
+    StoreMissingError,
+)
+from .evaluate import evaluate
+from .prompt import Prompt
+from .reranker import Hit, Reranker
+from .results import FirstStage, IngestReport, SearchHit, SearchResult, SourceReport, Timings
+
+__all__ = [
+    "ArtifactDamagedError",
+    "BackendError",
+    "BiEncoder",
+    "BudgetError",
+    "Chunk",
+    "ChunkSettings",
+    "Document",
+    "DocumentError",
+    "Engine",
+    "ExportError",
+    "FetchError",
+    "FirstStage",
+    "Hit",
+    "IngestReport",
+    "ModelError",
+    "Prompt",
+    "QueryError",
+    "Reranker",
+    "RunoffError",
+    "SearchHit",
+    "SearchResult",
+    "SourceError",
+    "SourceReport",
+    "StoreDamagedError",
+    "StoreError",
+    "StoreLockedError",
+    "StoreMismatchError",
+    "StoreMissingError",
+    "Timings",
+    "__version__",
+    "evaluate",
+]
