@@ -21,8 +21,12 @@ lint: $(VENV)/.installed-test
 wheel: $(VENV)/.installed
 	$(BIN)/python -m pip wheel --no-deps --wheel-dir dist .
 
+# DATA is a folder of labelled collections; STOCK and FP32 are described in docs/models.md.
 bench: $(VENV)/.installed
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/assembly.py --text $(DATA)/nq_passages/corpus.jsonl.gz --json benchmarks/results/assembly.json
+	$(BIN)/python benchmarks/rerank_plan.py --text $(DATA)/nq_passages/corpus.jsonl.gz --stock $(STOCK) --json benchmarks/results/rerank_plan.json
+	$(BIN)/python benchmarks/quantisation.py --collection $(DATA)/nq_passages --fp32 $(FP32) --json benchmarks/results/quantisation.json
+	$(BIN)/python benchmarks/first_answer.py --json benchmarks/results/first_answer.json
 
 docs: $(VENV)/.installed
 	$(BIN)/python benchmarks/report.py

@@ -164,7 +164,7 @@ def test_other_format_version_is_refused(tiny: Path, version: object) -> None:
 
 def test_other_kind_is_refused(tiny: Path) -> None:
     rewrite(tiny, kind="decoder")
-    with pytest.raises(ModelError, match="'decoder'.*bi-encoder or cross-encoder"):
+    with pytest.raises(ModelError, match=r"'decoder'.*bi-encoder or cross-encoder"):
         Artifact.open(tiny)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import sys
 import warnings
 from dataclasses import replace
 from importlib.util import find_spec
@@ -51,10 +52,10 @@ def test_settings_out_of_range_are_named(change: dict[str, Any], message: str) -
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "onnx", None)
-    monkeypatch.delitem(__import__("sys").modules, "runoff.export.pipeline", raising=False)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.delitem(sys.modules, "runoff.export.pipeline", raising=False)
     for name in ("recover", "checkpoint", "naming", "graph"):
-        monkeypatch.delitem(__import__("sys").modules, f"runoff.export.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"runoff.export.{name}", raising=False)
     with pytest.raises(ExportError, match=r"pip install 'runoff\[export\]'"):
         run(SETTINGS)
 
@@ -135,15 +136,19 @@ SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "i
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Checkpoints of both kinds with random weights and the real tokenizer."""
     folder = tmp_path_factory.mktemp("checkpoints")
-    with quiet():
+    with Quiet():
         import torch
         from transformers import BertConfig, BertForSequenceClassification, BertModel
 
         torch.manual_seed(0)
         config = BertConfig(vocab_size=30522, initializer_range=0.2, **SIZES)
-        BertModel(config).save_pretrained(folder / "bi-encoder")
+        bi_encoder = BertModel(config)
         config.num_labels = 1
-        BertForSequenceClassification(config).save_pretrained(folder / "cross-encoder")
+        cross_encoder = BertForSequenceClassification(config)
+        for name, model in (("bi-encoder", bi_encoder), ("cross-encoder", cross_encoder)):
+            for parameter in (value for key, value in model.named_parameters() if key.endswith("bias")):
+                torch.nn.init.normal_(parameter, std=0.2)
+            model.save_pretrained(folder / name)
     for kind in ("bi-encoder", "cross-encoder"):
         shutil.copy(models.root() / models.DEFAULT_BI_ENCODER / "tokenizer.json", folder / kind)
     return {path.name: path for path in folder.iterdir()}
@@ -153,7 +158,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def quantised(tiny: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The cross-encoder as onnxruntime's own tool quantises it."""
     folder = tmp_path_factory.mktemp("quantised")
-    with quiet():
+    with Quiet():
         from onnxruntime.quantization import QuantType, quantize_dynamic
         from optimum.exporters.onnx import main_export
 
@@ -163,7 +168,7 @@ def quantised(tiny: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -
     return folder / "model.onnx"
 
 
-class quiet(warnings.catch_warnings):
+class Quiet(warnings.catch_warnings):
     """The libraries of the extra warn about themselves; our own code is not run inside."""
 
     def __enter__(self) -> None:
@@ -178,7 +183,7 @@ class quiet(warnings.catch_warnings):
 
 def torch_outputs(folder: Path, kind: str, inputs: tuple[Any, ...], max_length: int) -> NDArray[np.float32]:
     """What transformers' own tokenizer and model make of the inputs, independently of the exporter."""
-    with quiet():
+    with Quiet():
         import torch
         from transformers import BertForSequenceClassification, BertModel, PreTrainedTokenizerFast
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from . import cpu, models, threads
 from ._version import __version__
+from .artifact import Artifact
 from .encoder import BiEncoder
 from .errors import ModelError, StoreError
 from .reranker import CrossEncoder
@@ -19,16 +20,18 @@ def collect(store: Path, *, backend: str = "auto", threads_setting: int | None =
         "version": __version__,
         "cpu": {"model": cpu.model_name(), "features": list(cpu.features())},
         "threads": threads.budget(threads_setting),
-        "models": [_model(artifact.name, backend, threads_setting) for artifact in models.installed()],
+        "models_folder": str(models.root()),
+        "models": [_model(name, backend, threads_setting) for name in models.names() if name != models.VOCABULARY],
         "store": _store(store),
     }
 
 
 def _model(name: str, backend: str, threads_setting: int | None) -> dict[str, Any]:
-    artifact = models.find(name)
-    fields: dict[str, Any] = {"name": artifact.name, "kind": artifact.kind, "sha256": artifact.digest}
-    loader = BiEncoder if artifact.kind == "bi-encoder" else CrossEncoder
+    fields: dict[str, Any] = {"name": name}
     try:
+        artifact = Artifact.open(models.root() / name)
+        fields |= {"kind": artifact.kind, "sha256": artifact.digest}
+        loader = BiEncoder if artifact.kind == "bi-encoder" else CrossEncoder
         encoder = loader.load(artifact, backend=backend, threads=threads_setting)
     except ModelError as error:
         return {**fields, "error": str(error)}

@@ -19,13 +19,24 @@ _BLOCKS = frozenset(
 )
 _SPACES = frozenset(("br", "td", "th", "img", "button", "input"))
 _TITLES = frozenset(("title", "h1"))
-_DROPPED = frozenset("script style template noscript iframe object svg math title head textarea select".split())
+_DROPPED = frozenset("script style template noscript iframe object svg math title textarea select".split())
+_INLINE = frozenset(
+    (
+        "a abbr acronym b bdi bdo big cite code data del em embed font i ins kbd label link mark meta q s samp small "
+        "source span strike strong sub sup time tt u var video audio wbr picture param iframe"
+    ).split()
+)
 
 # What cannot be shown: control characters but for white space, and the marks that turn text around.
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _PARAGRAPH = re.compile(r"\n\s*\n|\u2029")
-_LOOKS_LIKE_MARKUP = re.compile(r"<[a-zA-Z/!]|&(#\d+|#x[0-9a-fA-F]+|[a-zA-Z]\w+);")
+# A complete tag of HTML, a comment or the like, or an entity; not the "<" of "a < b" or of "List<String>".
+_LOOKS_LIKE_MARKUP = re.compile(
+    rf"</?(?:{'|'.join(sorted(_BLOCKS | _SPACES | _TITLES | _DROPPED | _INLINE))})(?:[\s/][^<>]{{0,2000}})?>"
+    r"|<!(?:--|\[CDATA\[|DOCTYPE)|&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z]\w{1,31});",
+    re.IGNORECASE,
+)
 
 
 def from_html(markup: str) -> str:
@@ -84,9 +95,9 @@ class _Target:
         self.titles: list[str] = []
 
     def start(self, tag: str, attributes: object) -> None:
-        self._dropped += tag in _DROPPED
-        if tag in _TITLES:
+        if tag in _TITLES and not self._dropped:  # that of an <svg> is a caption
             self._title = []
+        self._dropped += tag in _DROPPED
         self._border(tag)
 
     def end(self, tag: str) -> None:

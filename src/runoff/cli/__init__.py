@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 from ..errors import RunoffError
+from . import stderr
 
 
 def main() -> None:
@@ -13,14 +15,21 @@ def main() -> None:
     from .app import app
 
     _accept_any_text()
+    warnings.showwarning = _show_warning
     try:
-        app()
+        try:
+            app(prog_name="runoff")
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except RunoffError as error:
-        _fail(f"runoff: {error}", 1)
+        _fail(str(error))
     except BrokenPipeError:
-        # The reader of our output has gone; Python must not try to flush into it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(1)
+    except OSError as error:
+        _drop_output()
+        _fail(str(error))
 
 
 def _accept_any_text() -> None:
@@ -29,6 +38,15 @@ def _accept_any_text() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _fail(message: str, code: int) -> None:
-    print(" ".join(message.split("\n")), file=sys.stderr)
-    sys.exit(code)
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    stderr.line(f"runoff: warning: {message}")
+
+
+def _drop_output() -> None:
+    """Let what is still buffered go nowhere: whoever read it has gone or the disk is full, and Python flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(message: str) -> None:
+    stderr.line(f"runoff: {message}")
+    sys.exit(1)

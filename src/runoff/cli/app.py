@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ..errors import ModelError
+
 app = typer.Typer(
     name="runoff",
     help="Two-stage retrieval for RAG on plain CPUs: vector search narrows, a cross-encoder decides.",
@@ -24,7 +26,6 @@ class Backend(str, Enum):
 
     auto = "auto"
     onnxruntime = "onnxruntime"
-    native = "native"
 
 
 class Kind(str, Enum):
@@ -124,12 +125,15 @@ def prompt(
 def delete(
     document_id: Annotated[list[str], typer.Argument(help="Document ids, as search --json shows them.")],
     store: StoreOption = DEFAULT_STORE,
+    bi_encoder: BiEncoderOption = None,
+    cross_encoder: CrossEncoderOption = None,
 ) -> None:
     """Remove documents from the store."""
-    with _engine(store) as engine:
-        removed = engine.delete(*document_id)
-    typer.echo(f"removed {removed} of {len(document_id)} documents")
-    if removed < len(set(document_id)):
+    ids = set(document_id)
+    with _engine(store, bi_encoder=bi_encoder, cross_encoder=cross_encoder) as engine:
+        removed = engine.delete(*ids)
+    typer.echo(f"removed {removed} of {len(ids)} documents")
+    if removed < len(ids):
         raise typer.Exit(1)
 
 
@@ -169,6 +173,8 @@ def models_list(as_json: JsonOption = False) -> None:
     from . import output
 
     rows = [output.artifact_fields(artifact) for artifact in models.installed()]
+    if not rows:
+        raise ModelError(f"no models in {models.root()}; install runoff again")
     if as_json:
         output.print_json(rows)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from . import stderr
+
 if TYPE_CHECKING:
     from ..artifact import Artifact
     from ..engine import SourceProgress
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from ..results import IngestReport, SearchHit, SearchResult, SourceReport
 
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 SNIPPET_CHARACTERS = 160
 
@@ -30,8 +33,8 @@ def console() -> Console:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as indented JSON."""
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+    """Print a value as indented JSON, in ASCII where the terminal knows nothing else: JSON has escapes for the rest."""
+    print(json.dumps(value, ensure_ascii=not _can_print("é↑☃"), indent=2))
 
 
 def json_or(as_json: bool, result: Result, show: Callable[[Result], None]) -> None:
@@ -44,21 +47,29 @@ def json_or(as_json: bool, result: Result, show: Callable[[Result], None]) -> No
 
 @contextmanager
 def progress() -> Iterator[SourceProgress | None]:
-    """A bar of documents done, a source a line; None where stderr is not a terminal."""
+    """A bar of the documents done in the source at hand; None where stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
+    from rich.markup import escape
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        tasks: dict[str, Any] = {}
+        task = bar.add_task("reading", total=None)
 
         def advance(source: str, done: int, total: int) -> None:
-            if source not in tasks:
-                tasks[source] = bar.add_task(_short(source, 40), total=total)
-            bar.update(tasks[source], completed=done, total=total)
+            bar.update(task, description=escape(stderr.visible(_short(source, 40))), completed=done, total=total)
 
         yield advance
+
+
+def track(items: Sequence[Item], description: str) -> Iterable[Item]:
+    """The items, with a bar of those done where stderr is a terminal."""
+    if not sys.stderr.isatty():
+        return items
+    from rich.progress import track
+
+    return track(items, description, console=Console(stderr=True), transient=True, refresh_per_second=2)
 
 
 def ingest_report(report: IngestReport) -> None:
@@ -75,12 +86,12 @@ def ingest_report(report: IngestReport) -> None:
 
 def _source_line(report: SourceReport) -> None:
     for warning in report.warnings:
-        print(f"warning: {report.source}: {warning}", file=sys.stderr)
+        stderr.line(f"warning: {report.source}: {warning}")
     if report.error is not None:
-        print(f"error: {report.error}", file=sys.stderr)
+        stderr.line(f"error: {report.error}")
         return
     print(
-        f"{report.source}: {report.added} added, {report.updated} updated, {report.unchanged} unchanged, "
+        f"{stderr.visible(report.source)}: {report.added} added, {report.updated} updated, {report.unchanged} unchanged, "
         f"{report.embedded} of {report.chunks} chunks embedded"
     )
 
@@ -92,7 +103,8 @@ def search_result(result: SearchResult) -> None:
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name, justify in (("#", "right"), ("was", "right"), ("score", "right"), ("title and text", "left")):
-        table.add_column(name, justify=justify, no_wrap=name != "title and text")  # type: ignore[arg-type]
+        folds = name == "title and text"  # a long address goes on in the next line, so that it can still be copied
+        table.add_column(name, justify=justify, no_wrap=not folds, overflow="fold")  # type: ignore[arg-type]
     for hit in result.hits:
         table.add_row(str(hit.rank), _movement(hit), f"{hit.score:.3f}", _title_and_snippet(hit))
     console().print(table)
@@ -109,8 +121,8 @@ def times_line(result: SearchResult) -> str:
 
 def _movement(hit: SearchHit) -> str:
     moved = hit.first_stage.rank - hit.rank
-    arrow = "=" if not moved else f"↑{moved}" if moved > 0 else f"↓{-moved}"
-    return f"{hit.first_stage.rank} {arrow}"
+    up, down = "↑↓" if _can_print("↑↓") else "+-"
+    return f"{hit.first_stage.rank} {f'{up}{moved}' if moved > 0 else f'{down}{-moved}' if moved else '='}"
 
 
 def _title_and_snippet(hit: SearchHit) -> Text:
@@ -162,36 +174,57 @@ def artifact_fields(artifact: Artifact) -> dict[str, Any]:
 
 
 def artifacts(rows: Sequence[Mapping[str, Any]]) -> None:
-    """A table of artifacts."""
+    """A table of artifacts, or a block of lines for each where the table is too wide."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("name", "kind", "precision", "layers", "max_length", "licence", "sha256"):
+    for name in ("name", "kind", "weights", "tokens", "licence", "sha256"):
         table.add_column(name, no_wrap=True)
     for row in rows:
-        table.add_row(*(str(row[name])[:12] if name == "sha256" else str(row[name]) for name in _columns(table)))
-    console().print(table)
+        shown = (row["name"], row["kind"], row["precision"], row["max_length"], row["licence"], row["sha256"][:8])
+        table.add_row(*map(str, shown))
+    screen = console()
+    if screen.measure(table, options=screen.options.update(width=1000)).maximum > screen.width:
+        facts({"models": rows})
+    else:
+        screen.print(table)
 
 
-def facts(found: Mapping[str, Any], indent: str = "") -> None:
+def facts(found: Mapping[str, Any]) -> None:
     """Nested names and values, a line each."""
+    for line in _fact_lines(found):
+        print(line)
+
+
+def _fact_lines(found: Mapping[str, Any]) -> Iterator[str]:
     for name, value in found.items():
         if isinstance(value, Mapping):
-            print(f"{indent}{name}:")
-            facts(value, indent + "  ")
+            yield f"{name}:"
+            yield from (f"  {line}" for line in _fact_lines(value))
         elif isinstance(value, list):
-            print(f"{indent}{name}: {', '.join(map(str, value)) if not _nested(value) else ''}".rstrip())
-            for item in value if _nested(value) else ():
-                facts(item, indent + "  ")
+            yield from _list_lines(name, value)
         else:
-            print(f"{indent}{name}: {value}")
+            yield f"{name}: {stderr.visible(str(value))}"
 
 
-def _nested(values: Sequence[Any]) -> bool:
-    return any(isinstance(value, Mapping) for value in values)
-
-
-def _columns(table: Table) -> list[str]:
-    return [str(column.header) for column in table.columns]
+def _list_lines(name: str, values: Sequence[Any]) -> Iterator[str]:
+    if not any(isinstance(value, Mapping) for value in values):
+        yield f"{name}: {', '.join(map(str, values)) or 'none'}"
+        return
+    yield f"{name}:"
+    for value in values:
+        yield from (f"  {'  ' if number else '- '}{line}" for number, line in enumerate(_fact_lines(value)))
 
 
 def _short(text: str, characters: int) -> str:
-    return text if len(text) <= characters else text[: characters - 1].rstrip() + "…"
+    if len(text) <= characters:
+        return text
+    mark = "…" if _can_print("…") else "..."
+    return text[: characters - len(mark)].rstrip() + mark
+
+
+def _can_print(text: str) -> bool:
+    """Whether stdout's encoding has these characters."""
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

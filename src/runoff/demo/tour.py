@@ -108,7 +108,8 @@ def _measure(engine: Engine, labelled: list[LabelledQuestion]) -> None:
 
 
 def _row(engine: Engine, labelled: list[LabelledQuestion], rerank: bool) -> list[str]:
-    results = [engine.search(question.text, DEFAULT_CANDIDATES, rerank=rerank) for question in labelled]
+    asked = output.track(labelled, "asking")
+    results = [engine.search(question.text, DEFAULT_CANDIDATES, rerank=rerank) for question in asked]
     rankings = [document_ranking(result) for result in results]
     pairs = [(ranking, question.relevant) for ranking, question in zip(rankings, labelled, strict=True)]
     times = sorted(result.timings_ms.total for result in results)

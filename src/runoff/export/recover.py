@@ -56,8 +56,7 @@ def read_grids(folder: Path) -> dict[str, Grid]:
 
 
 def _weights(graph: Any, arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, NDArray[np.float32]], dict[str, Grid]]:
-    weights = {name: array for name, array in arrays.items() if name.startswith(("bert.", "classifier."))}
-    weights = {name: array for name, array in weights.items() if array.dtype == np.float32 and array.ndim == 1}
+    weights = _vectors(graph, arrays)
     grids: dict[str, Grid] = {}
     linear = dict(_linear_names(graph))
     for stored in (name for name in arrays if name.endswith(_SUFFIX)):
@@ -68,6 +67,14 @@ def _weights(graph: Any, arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, NDA
         weights[name] = np.ascontiguousarray(weight.T) if stored in linear else weight
         grids[name] = grid
     return weights, grids
+
+
+def _vectors(graph: Any, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[np.float32]]:
+    """Biases and norms, which stay float32; the exporter stores equal ones once and refers to them by Identity."""
+    shared = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Identity"}
+    named = {**arrays, **{name: arrays[source] for name, source in shared.items() if source in arrays}}
+    ours = {name: array for name, array in named.items() if name.startswith(("bert.", "classifier."))}
+    return {name: array.copy() for name, array in ours.items() if array.dtype == np.float32 and array.ndim == 1}
 
 
 def _grid(arrays: dict[str, NDArray[Any]], base: str) -> Grid:

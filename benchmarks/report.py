@@ -1,0 +1,139 @@
+"""Prints docs/benchmarks.md from the committed results. The words are here, the figures are not.
+
+python benchmarks/report.py            writes the page
+python benchmarks/report.py --check    exits 1 when the page on disk is not what the results give
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "benchmarks.md"
+
+HEAD = """# Benchmarks
+
+Every figure on this page is printed from a file under `benchmarks/results/` by `python benchmarks/report.py`, and each
+table names the command that makes its file. The machine is a shared virtual one with two cores: absolute times move by
+a factor of two or more from hour to hour, ratios inside one run much less. Read the ratios.
+"""
+
+RERANK = """## Does planning pay?
+
+Twenty pairs through the same cross-encoder on onnxruntime, the same threads, one process, alternating: Runoff's plan
+(one unpadded pair a run, each run on one thread, longest first) against one padded batch with all threads inside the
+run. Two padded batches are shown: over Runoff's own 8-bit graph, and over the graph as onnxruntime's `quantize_dynamic`
+writes it, which is what rerankers commonly ship. Workloads: p60 is 20 passages of 60 words, mix is 5 of 12 words and 15
+of 40 to 200, p200 is 20 of 200.
+
+The last column is how far a padded batch moved a logit from the value that the pair has alone: dynamic quantisation
+scales activations over the whole batch. The plan's own shift is zero, by a test.
+
+Bias: the padded contender is onnxruntime with default settings apart from its thread count; a reranker that sorts by
+length before it batches would lose less on mix.
+"""
+
+ASSEMBLY = """## What does the token cache save?
+
+Assembling 20 pairs from cached ids, against tokenising the 20 passages at query time instead.
+"""
+
+QUANTISATION = """## What do 8-bit weights cost?
+
+The first stage's top 20 of labelled queries, reranked by the 8-bit artifact and by the same weights in fp32. The fp32
+weights are themselves recovered from 8 bits (docs/models.md), so this shows what 8-bit activations cost, not what the
+original rounding of the weights did.
+"""
+
+FIRST = """## How long until a fresh process answers?
+
+Over the demo store. Import, load and search are measured inside the process; the command line adds its own parsing and
+printing.
+"""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--check", action="store_true")
+    page = build()
+    if options.parse_args().check:
+        sys.exit(0 if PAGE.read_text(encoding="utf-8") == page else f"{PAGE}: differs; run {Path(__file__).name}")
+    PAGE.write_text(page, encoding="utf-8")
+
+
+def build() -> str:
+    """The page's text."""
+    parts = [HEAD, _rerank(_read("rerank_plan")), _assembly(_read("assembly"))]
+    parts += [_quantisation(_read("quantisation")), _first(_read("first_answer"))]
+    return "\n".join(parts)
+
+
+def _read(name: str) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return record
+
+
+def _rerank(record: Mapping[str, Any]) -> str:
+    head = ("workload", "tokens", "planned, ms", "padded, ms", "ratio", "padded stock graph, ms", "ratio", "shift")
+    rows = [
+        (
+            name,
+            row["tokens"],
+            _ms(row["planned"]),
+            _ms(row["padded"]),
+            f"{row['ratio']:.2f}",
+            _ms(row["padded, stock graph"]),
+            f"{row['ratio, stock graph']:.2f}",
+            f"{row['largest logit shift by the batch']:.2f}",
+        )
+        for name, row in record["results"].items()
+    ]
+    return _section(RERANK, record, head, rows)
+
+
+def _assembly(record: Mapping[str, Any]) -> str:
+    rows = [(name, f"{row['assemble_us']:.0f}", f"{row['tokenise_us']:.0f}") for name, row in record["results"].items()]
+    return _section(ASSEMBLY, record, ("workload", "assembling, microseconds", "tokenising, microseconds"), rows)
+
+
+def _quantisation(record: Mapping[str, Any]) -> str:
+    results = record["results"]
+    rows = [(name, f"{results[name]['ndcg@10']:.4f}") for name in ("first stage", "fp32", "int8")]
+    settings, gap = record["settings"], results["difference"]
+    told = (
+        f"{settings['queries']} queries of {settings['collection']}, backend {settings['backend']}: largest logit "
+        f"difference {gap['largest logit']:.2f}, root mean square {gap['rms logit']:.3f}; the top 3 agree in "
+        f"{gap['top 3 agreement']:.1%} of places, the top 1 in {gap['top 1 agreement']:.1%} of queries.\n"
+    )
+    return _section(QUANTISATION, record, ("ranking", "nDCG@10"), rows) + "\n" + told
+
+
+def _first(record: Mapping[str, Any]) -> str:
+    rows = [(name, f"{value:.0f}") for name, value in record["results"].items()]
+    return _section(FIRST, record, ("step", "median ms"), rows)
+
+
+def _section(words: str, record: Mapping[str, Any], head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
+    table = [head, ("---",) * len(head), *rows]
+    lines = ["| " + " | ".join(map(str, row)) + " |" for row in table]
+    machine = record["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    note = (
+        f"{machine['cpu']}, {machine['threads']} threads, Python {machine['python']}, {versions}. "
+        f"`python benchmarks/{record['benchmark']}.py --help` tells how to rerun it.\n"
+    )
+    return "\n".join([words, *lines, "", note])
+
+
+def _ms(times: Mapping[str, float]) -> str:
+    return f"{times['median_ms']:.0f}"
+
+
+if __name__ == "__main__":
+    main()
