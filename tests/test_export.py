@@ -23,9 +23,7 @@ from runoff.export import ExportSettings, run, vocabulary
 from runoff.export.quantize import Grid, Quantized, onto, per_column, per_row
 from runoff.export.weights import WeightsFile
 
-MISSING = [
-    name for name in ("torch", "transformers", "optimum.onnxruntime", "onnx") if find_spec(name.split(".")[0]) is None
-]
+MISSING = [name for name in ("torch", "transformers", "optimum", "onnx") if find_spec(name) is None]
 needs_extra = pytest.mark.skipif(bool(MISSING), reason=f"the extra `export` is not installed: no {', '.join(MISSING)}")
 SETTINGS = ExportSettings(name="tiny", kind="bi-encoder", out=Path("out"), checkpoint="folder")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runoff import models
+from runoff import backends, models
 from runoff.artifact import Artifact
 from runoff.errors import ArtifactDamagedError, BackendError, ModelError
 
@@ -26,8 +26,8 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def perfect(artifact: Artifact, backend: str, inputs: Sequence[Any]) -> NDArray[np.float32]:
-    return artifact.golden.outputs.copy()
+def perfect(artifact: Artifact, backend: str, inputs: Sequence[Any]) -> tuple[str, NDArray[np.float32]]:
+    return backend, artifact.golden.outputs.copy()
 
 
 def test_both_encoders_and_the_vocabulary_are_installed() -> None:
@@ -87,11 +87,15 @@ def test_root_that_is_not_there_has_no_models(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_real_models_pass_on_the_real_backend(name: str) -> None:
-    found = models.verify(name)
+    found = models.verify(name, "onnxruntime")
     assert found.backend == "onnxruntime"
     assert 0 < found.error <= found.tolerance
     assert found.files[0] == "model.json"
     assert {"model.onnx", "weights.bin", "tokenizer.json", "LICENSE"} < set(found.files)
+
+
+def test_verify_names_the_backend_that_auto_took() -> None:
+    assert models.verify(models.DEFAULT_BI_ENCODER, "auto").backend in backends.BACKENDS
 
 
 def test_vocabulary_passes_without_a_backend() -> None:
@@ -116,8 +120,8 @@ def test_verify_compares_with_the_golden_outputs() -> None:
 
 @pytest.mark.parametrize("shift", [1.0, np.nan, np.inf])
 def test_verify_refuses_a_backend_that_misses_them(shift: float) -> None:
-    def shifted(artifact: Artifact, backend: str, inputs: Sequence[Any]) -> NDArray[np.float32]:
-        return artifact.golden.outputs + np.float32(shift)
+    def shifted(artifact: Artifact, backend: str, inputs: Sequence[Any]) -> tuple[str, NDArray[np.float32]]:
+        return backend, artifact.golden.outputs + np.float32(shift)
 
     with pytest.raises(BackendError, match=r"ms-marco-MiniLM-L-12-v2 on test: golden logit error .*at most 0\.8"):
         models.verify(models.DEFAULT_CROSS_ENCODER, "test", runner=shifted)

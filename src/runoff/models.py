@@ -18,7 +18,7 @@ DEFAULT_BI_ENCODER = "all-MiniLM-L6-v2"
 DEFAULT_CROSS_ENCODER = "ms-marco-MiniLM-L-12-v2"
 VOCABULARY = "cl100k_base"
 
-Runner = Callable[[Artifact, str, Sequence[Any]], NDArray[np.float32]]
+Runner = Callable[[Artifact, str, Sequence[Any]], tuple[str, NDArray[np.float32]]]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def verify(model: str | Path | Artifact, backend: str = "onnxruntime", *, runner
     Args:
         model: an artifact, name or folder; the vocabulary's name checks its files only.
         backend: what runs the golden inputs.
-        runner: maps (artifact, backend, inputs) to outputs; default: the real encoder.
+        runner: maps (artifact, backend, inputs) to the name of what ran and its outputs; default: the real encoder.
 
     Raises:
         ModelError: there is no such model.
@@ -109,26 +109,28 @@ def verify(model: str | Path | Artifact, backend: str = "onnxruntime", *, runner
         return Verification(str(manifest.fields["name"]), files)
     artifact = Artifact.open(manifest.path, verify=False)
     golden = artifact.golden
-    error = golden.worst((runner or run_golden)(artifact, backend, golden.inputs))
+    ran_on, outputs = (runner or run_golden)(artifact, backend, golden.inputs)
+    error = golden.worst(outputs)
     if error > golden.tolerance:
         raise BackendError(
-            f"{artifact.name} on {backend}: golden {golden.metric} error {error:.4f}, expected at most"
+            f"{artifact.name} on {ran_on}: golden {golden.metric} error {error:.4f}, expected at most"
             f" {golden.tolerance}; choose another backend"
         )
-    return Verification(artifact.name, files, backend, error, golden.tolerance)
+    return Verification(artifact.name, files, ran_on, error, golden.tolerance)
 
 
-def run_golden(artifact: Artifact, backend: str, inputs: Sequence[Any]) -> NDArray[np.float32]:
-    """Outputs of the real encoder for golden inputs: float32 [n, dimensions] or [n] logits."""
+def run_golden(artifact: Artifact, backend: str, inputs: Sequence[Any]) -> tuple[str, NDArray[np.float32]]:
+    """Name of the backend that was taken, and the real encoder's outputs: float32 [n, dimensions] or [n] logits."""
     if artifact.kind == "bi-encoder":
         from .encoder import BiEncoder
 
-        return BiEncoder.load(artifact, backend=backend).encode(inputs)
+        encoder = BiEncoder.load(artifact, backend=backend)
+        return encoder.backend, encoder.encode(inputs)
     from .reranker import Reranker
 
     reranker = Reranker.load(artifact, backend=backend)
     logits = [reranker.rank(query, [passage], top_n=1)[0].logit for query, passage in inputs]
-    return np.array(logits, dtype=np.float32)
+    return reranker.backend, np.array(logits, dtype=np.float32)
 
 
 def _folder(name_or_path: str | Path) -> Path:
