@@ -14,7 +14,7 @@ DIRECTIVES = {
     "cdivision": True,
     "initializedcheck": CHECKED,
 }
-COMPILE_ARGS = ["-O1", "-g"] if CHECKED else ["-O3"]
+COMPILE_ARGS = ["-O1", "-g"] if CHECKED else ["-O3", "-g0"]
 
 
 def extension(name: str, *sources: str) -> Extension:

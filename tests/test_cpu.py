@@ -17,6 +17,13 @@ def test_features_of_both_architectures_are_read(tmp_path: Path) -> None:
     assert cpu.features(arm) == ("asimd", "asimddp", "i8mm")
 
 
+def test_the_first_processor_speaks_for_all(tmp_path: Path) -> None:
+    path = tmp_path / "cpuinfo"
+    path.write_text("processor\t: 0\nflags\t\t: avx2\n\nprocessor\t: 1\nflags\t\t: avx2 fma\nmodel name\t: Other\n")
+    assert cpu.features(path) == ("avx2",)
+    assert cpu.model_name(path) != "Other"
+
+
 def test_an_unknown_system_has_no_known_features(tmp_path: Path) -> None:
     assert cpu.features(tmp_path / "absent") == ()
     assert cpu.model_name(tmp_path / "absent")

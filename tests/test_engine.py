@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runoff.chunking import ChunkSettings
 
+from runoff.chunking import ChunkSettings
 from runoff.documents import Document
 from runoff.engine import Engine
 from runoff.errors import (

@@ -22,5 +22,11 @@ def test_every_pair_runs_once_longest_first(seed: int) -> None:
     assert len(plan.runs) >= min(workers, len(lengths))
 
 
+def test_runs_hold_similar_lengths_within_the_bound() -> None:
+    lengths = np.array([10, 100, 11, 98, 12, 300])
+    plan = planner.batched(lengths, workers=2, max_tokens=200)
+    assert [plan.order[first:last].tolist() for first, last in plan.runs] == [[5], [1, 3], [4, 2, 0]]
+
+
 def test_equal_lengths_keep_their_order() -> None:
     assert planner.one_by_one(np.array([5, 9, 5, 9])).order.tolist() == [1, 3, 0, 2]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from runoff import models
@@ -25,9 +28,25 @@ def test_nothing_is_cut(tokenizer: Tokenizer) -> None:
     assert len(tokenizer.encode("word " * 5000)) == 5000
 
 
-def test_a_batch_gives_what_single_texts_give(tokenizer: Tokenizer) -> None:
+def test_a_batch_gives_what_single_texts_give_on_any_number_of_threads(tokenizer: Tokenizer) -> None:
     texts = ["one", "", "café 漢字 🏦", "a\x00b", "\ud800 lone", "[CLS] [SEP]"]
-    assert [ids.tolist() for ids in tokenizer.encode_batch(texts)] == [tokenizer.encode(t).tolist() for t in texts]
+    expected = [tokenizer.encode(text).tolist() for text in texts]
+    for parallel in (False, True):
+        chosen = Tokenizer(tokenizer._native, parallel=parallel)
+        assert [ids.tolist() for ids in chosen.encode_batch(texts)] == expected
+        assert all(ids.dtype == np.int32 for ids in chosen.encode_batch(texts))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in /proc")
+def test_a_limit_on_threads_keeps_batches_on_the_callers(tokenizer: Tokenizer) -> None:
+    path = models.find(models.DEFAULT_CROSS_ENCODER).tokenizer_path
+    code = (
+        "import os, sys; from pathlib import Path; from runoff.tokenizer import Tokenizer\n"
+        "tokenizer = Tokenizer.load(Path(sys.argv[1]), limit=1); before = len(os.listdir('/proc/self/task'))\n"
+        "tokenizer.encode_batch(['some words'] * 500); print(len(os.listdir('/proc/self/task')) - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"
 
 
 def test_lone_surrogates_count_as_the_replacement_character(tokenizer: Tokenizer) -> None:

@@ -1,9 +1,10 @@
 """Cuts documents into chunks: the title is one, the body falls at paragraph, then sentence, then word borders.
 
-Sizes are in words. A word is what white space separates, but no more than ``WORD_CHARACTERS`` characters long: a longer
-run counts as several and may be cut between them, so that text without spaces is bounded too. In scripts that are
-written without spaces (Han, kana, Hangul, Thai and its neighbours) two characters count as a word, since each is about
-a token.
+Sizes are in words. A word is what white space separates; but a run of more than ``LONGEST_WORD`` characters (an
+address, a hash, a line without spaces) counts as one word for each ``PART`` characters and may be cut between these, so
+that no text escapes the bound. In scripts written without spaces (Han, kana, Thai and its neighbours; Hangul, whose
+words are long) two characters count as a word, since each is about a word piece. A chunk of ``size`` words thus has at
+most ``size * LONGEST_WORD`` characters, combining marks and white space apart.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ from dataclasses import dataclass
 from .documents import Chunk, Document, Kind
 from .errors import QueryError
 
-WORD_CHARACTERS = 24
+LONGEST_WORD = 24
+PART = 6
 
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_PIECE = re.compile(rf"[{_UNSPACED}]{{1,2}}[、。！？，」』）]{{0,3}}|[^\s{_UNSPACED}]{{1,{WORD_CHARACTERS}}}")
+_RUN = re.compile(rf"[{_UNSPACED}]{{1,2}}[、。！？，；：」』）】》]{{0,3}}|[^\s{_UNSPACED}]+")
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
-# The end of a sentence: a stop with closing marks, then white space and what can begin a sentence; or a CJK stop.
-_SENTENCE_END = re.compile(r"[.!?…][\"'”’)\]]*\s+(?=[^\s\d,;:.)\]a-zà-öø-ÿ])|[。！？][”’」』）]*\s*|[।॥]\s+")
+_SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]*(?=\s)|[。！？][”’」』）]*|[।॥](?=\s)")
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|al|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|No|Fig|Inc|Ltd|Co|Corp|approx|dept|est)|\b[A-Z])\.\s+$"
+    r"(?:^|[\s(\[“\"'’/-])(?:e\.g|i\.e|a\.k\.a|[ap]\.m|etc|vs|cf|al|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|No|Nos|Fig|Eq|Sec|Vol|pp"
+    r"|Inc|Ltd|Co|Corp|approx|dept|est|Jan|Feb|Mar|Apr|Aug|Sept|Oct|Nov|Dec)$|(?:^|[^\w])[A-Z]$"
 )
 
 
@@ -60,8 +62,9 @@ DEFAULT = ChunkSettings()
 def chunk(document: Document, settings: ChunkSettings = DEFAULT) -> list[Chunk]:
     """The chunks of a document in reading order, the headline first.
 
-    Without overlap the chunks' slices cover title and body with only white space between them. A title longer than
-    ``size`` words gives several headline chunks.
+    Without overlap the chunks' slices cover title and body with only white space between them; with overlap each slice
+    begins ``overlap`` words before the end of the last one, or one word further on than that one began. A title longer
+    than ``size`` words gives several headline chunks. The time grows with the length of the text.
     """
     spans: list[tuple[Kind, str, int, int]] = [
         *(("headline", document.title, start, end) for start, end in _spans(document.title, settings)),
@@ -72,24 +75,29 @@ def chunk(document: Document, settings: ChunkSettings = DEFAULT) -> list[Chunk]:
     ]
 
 
+def words(text: str) -> int:
+    """How many words a text counts as."""
+    return sum(1 for _ in _words(text))
+
+
 def _spans(text: str, settings: ChunkSettings) -> list[tuple[int, int]]:
-    pieces = list(_pieces(text))
-    if not pieces:
+    parts = list(_words(text))
+    if not parts:
         return []
-    ranks = _border_ranks(text, pieces)
+    ranks = _border_ranks(text, parts)
     spans, first, last = [], 0, 0
     while True:
         last = _cut(ranks, first, last, settings.size)
-        spans.append((pieces[first][0], pieces[last - 1][1]))
-        if last == len(pieces):
+        spans.append((parts[first][0], parts[last - 1][1]))
+        if last == len(parts):
             return spans
         first = max(first + 1, last - settings.overlap)
 
 
 def _cut(ranks: bytearray, first: int, done: int, size: int) -> int:
-    """Where the chunk from piece ``first`` ends: at the last of the best borders within ``size`` pieces.
+    """Where the chunk from word ``first`` ends: behind the last of the best borders within ``size`` words.
 
-    It ends after piece ``done``, where the chunk before it ended. Borders in its first half are passed over for lesser
+    It ends after word ``done``, where the chunk before it ended. Borders in its first half are passed over for lesser
     ones in the second, so that chunks do not become crumbs.
     """
     end = first + size
@@ -104,45 +112,60 @@ def _cut(ranks: bytearray, first: int, done: int, size: int) -> int:
     return end
 
 
-# What follows a piece: nothing (the run goes on), a space, the end of a sentence, the end of a paragraph.
+# What follows a word: its own run, white space, the next sentence, the next paragraph.
 _INSIDE, _WORD, _SENTENCE, _PARAGRAPH = range(4)
 
 
-def _border_ranks(text: str, pieces: list[tuple[int, int]]) -> bytearray:
-    """For each piece the rank of the border behind it."""
+def _border_ranks(text: str, parts: list[tuple[int, int]]) -> bytearray:
+    """For each word the rank of the border behind it."""
+    starts = [start for start, _ in parts[1:]]
     ranks = bytearray(
-        _INSIDE if end == following else _WORD
-        for (_, end), (following, _) in zip(pieces, [*pieces[1:], (len(text) + 1, 0)], strict=True)
+        _INSIDE if end == start else _WORD for (_, end), start in zip(parts, [*starts, len(text) + 1], strict=True)
     )
-    by_end = {end: position for position, (_, end) in enumerate(pieces)}
-    for place in _sentence_ends(text):
-        if place in by_end:
-            ranks[by_end[place]] = _SENTENCE
-    for match in _PARAGRAPH_END.finditer(text):
-        if match.start() in by_end:
-            ranks[by_end[match.start()]] = _PARAGRAPH
+    word_at = {end: number for number, (_, end) in enumerate(parts)}
+    for rank, ends in ((_SENTENCE, _sentence_ends(text)), (_PARAGRAPH, _paragraph_ends(text))):
+        for end in ends:
+            if end in word_at:
+                ranks[word_at[end]] = rank
     return ranks
+
+
+def _paragraph_ends(text: str) -> Iterator[int]:
+    return (match.start() for match in _PARAGRAPH_END.finditer(text))
 
 
 def _sentence_ends(text: str) -> Iterator[int]:
     for match in _SENTENCE_END.finditer(text):
-        if not _ABBREVIATION.search(text, max(0, match.start() - 12), match.end()):
-            yield match.start() + len(match[0].rstrip())
+        following = text[match.end() : match.end() + 3].lstrip()[:1]
+        if match[0][0] in ".!?…" and (following.islower() or following in (",", ";", ":", ")")):
+            continue
+        before = text[max(0, match.start() - 12) : match.start()]
+        if match[0][0] != "." or not _ABBREVIATION.search(before):
+            yield match.end()
 
 
-def _pieces(text: str) -> Iterator[tuple[int, int]]:
-    """Start and end of each word; of the parts of an overlong one, which never begin with a combining mark."""
-    first_end = 0
-    for match in _PIECE.finditer(text):
-        start, end = max(match.start(), first_end), match.end()
-        while end < len(text) and _continues(text, end) and end - start < 2 * WORD_CHARACTERS:
-            end += 1
-        if start < end:
+def _words(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end of each word and of each countable part of a long run; none begins with a mark that combines."""
+    done = 0
+    for match in _RUN.finditer(text):
+        start, last = max(match.start(), done), match.end()
+        step = last - start if last - start <= LONGEST_WORD else PART
+        while start < last:
+            end = _whole(text, start, min(start + step, last))
             yield start, end
-        first_end = end
+            start = done = end
 
 
-def _continues(text: str, place: int) -> bool:
-    """Whether the character at ``place`` belongs to the one before it."""
-    character = text[place]
-    return character in "\u200d\ufe0f\ufe0e" or text[place - 1] == "\u200d" or unicodedata.combining(character) != 0
+def _whole(text: str, start: int, end: int) -> int:
+    """``end``, moved on past marks that belong to the character before it, within bounds."""
+    bound = min(len(text), start + 2 * LONGEST_WORD)
+    while end < bound and _continues(text[end - 1], text[end]):
+        end += 1
+    return end
+
+
+def _continues(before: str, character: str) -> bool:
+    if character.isascii() or character.isspace():
+        return False
+    joined = character == "\u200d" or before == "\u200d" or "\U0001f3fb" <= character <= "\U0001f3ff"
+    return joined or unicodedata.category(character).startswith("M")

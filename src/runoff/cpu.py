@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from itertools import takewhile
 from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -37,9 +38,13 @@ def model_name(cpuinfo: Path = _CPUINFO) -> str:
 
 
 def _field(cpuinfo: Path, name: str) -> str:
+    """Value of a field of the first processor: a machine of many cores repeats it hundreds of times."""
     try:
-        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+        with cpuinfo.open(encoding="utf-8", errors="replace") as lines:
+            for line in takewhile(str.strip, lines):
+                field, _, value = line.partition(":")
+                if field.strip() == name:
+                    return value.strip()
     except OSError:
-        return ""
-    values = (line.partition(":")[2].strip() for line in lines if line.partition(":")[0].strip() == name)
-    return next(values, "")
+        pass
+    return ""

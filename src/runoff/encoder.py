@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +51,8 @@ class BiEncoder:
             BackendError: the backend cannot run it here.
         """
         artifact = open_as(model, "bi-encoder")
-        return cls(artifact, Tokenizer.load(artifact.tokenizer_path), backends.select(artifact, backend, threads))
+        tokenizer = Tokenizer.load(artifact.tokenizer_path, limit=threads)
+        return cls(artifact, tokenizer, backends.select(artifact, backend, threads, tokenizer=tokenizer))
 
     @property
     def dimensions(self) -> int:
@@ -62,14 +63,14 @@ class BiEncoder:
         """Vectors of texts: float32, shape [n, dimensions], L2-normalised.
 
         Args:
-            texts: any number of texts; what exceeds the model's maximum length is not read.
+            texts: any number of texts, the empty one too; what exceeds the model's maximum length is not read.
             progress: called with the number of texts done so far.
 
         Raises:
             QueryError: ``texts`` is one string, or an item is not a string.
             BackendError: the model gave a number that is not finite.
         """
-        check_texts("texts", texts)
+        texts = as_texts("texts", texts)
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         for first in range(0, len(texts), BLOCK_TEXTS):
             block = texts[first : first + BLOCK_TEXTS]
@@ -98,14 +99,16 @@ def open_as(model: str | Artifact, kind: str) -> Artifact:
     return artifact
 
 
-def check_texts(name: str, texts: Sequence[str]) -> None:
-    """Refuse what is not a sequence of strings.
+def as_texts(name: str, texts: Iterable[str]) -> list[str]:
+    """The texts as a list.
 
     Raises:
-        QueryError: names the first item that is not one.
+        QueryError: ``texts`` is one string or no series at all, or names the first item that is not a string.
     """
-    if isinstance(texts, str):
-        raise QueryError(f"{name}: got one string; expected a sequence of strings")
-    for position, text in enumerate(texts):
+    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+        raise QueryError(f"{name}: got one {type(texts).__name__}; expected a sequence of strings")
+    listed = list(texts)
+    for position, text in enumerate(listed):
         if not isinstance(text, str):
             raise QueryError(f"{name}: item {position} is {type(text).__name__}; expected str")
+    return listed

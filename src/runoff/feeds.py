@@ -1,24 +1,32 @@
-"""RSS, Atom and RDF to documents, through feedparser, which is given bytes only and never an address."""
+"""RSS, Atom and RDF through feedparser, which is given bytes only and never an address; and JSON Feed."""
 
 from __future__ import annotations
 
-import hashlib
 import io
 import re
-from calendar import timegm
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-from . import text
+from . import dates, identity, jsonfeed, text
 from .documents import Document
 from .errors import SourceError
 
-_ABSOLUTE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:\S")
-_HARMLESS = ("CharacterEncodingOverride", "NonXMLContentType")
+_FEED_ROOTS = frozenset(("rss", "feed", "rdf:rdf", "rdf"))
+_WEAK_CHARSETS = frozenset(("iso-8859-1", "latin-1", "us-ascii", "windows-1252"))
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_DECLARED = re.compile(rb"\A\s*<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)[\"']")
+_ELEMENT = re.compile(r"<(?:!doctype\s+(html)\b|([\w:.-]+))", re.IGNORECASE)
+_DECLARATION = re.compile(r"<\?xml\s[^>]*?>", re.IGNORECASE)
+_FORBIDDEN = re.compile("[\x0b\x0c\x1c-\x1f]")
+_REFERENCE = re.compile(r"&#([xX][0-9a-fA-F]+|\d+);?")
+# feedparser's search for mail addresses takes the square of a name's length: no more of one than this is read.
+_LONGEST_NAME = 300
+_LONG_NAME = re.compile(
+    r"(<(?:[\w.-]+:)?(?:author|creator|managingEditor|webMaster|publisher|name|email)(?:\s[^<>]*)?>"
+    rf"(?:<!\[CDATA\[)?[^<\]]{{{_LONGEST_NAME}}})[^<\]]+",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,169 +37,199 @@ class ParsedFeed:
     warnings: tuple[str, ...] = ()
 
 
-def parse(data: bytes, source: str, content_type: str | None = None) -> ParsedFeed:
+def parse(data: bytes, source: str, *, content_type: str | None = None, base: str | None = None) -> ParsedFeed:
     """Read a feed.
 
-    A document's id is derived from the entry's identity: its id where that is an absolute URI, so that one entry is one
-    document whatever feed brings it; else its id within this feed; else its link; else its title and text. Entries of
-    one feed that share an identity are one document when their texts are equal; otherwise they are told apart by link,
-    else by title, else by text, whichever differs between all of them.
+    A document's body is the longest, as plain text, of the entry's content and summary; its ``published`` is the date
+    of publication, else of creation, else of the last change. The module ``identity`` describes how ids come about.
 
     Args:
         data: the feed's bytes; malformed XML is read as far as it goes.
         source: address or path, kept with each document.
         content_type: what the server called it, which may name the encoding.
+        base: the address that relative links refer to; by default the source, where that is one.
 
     Raises:
         SourceError: these are not the bytes of a feed, or no entry can be read.
     """
-    feed = _feedparser(data, source, content_type)
-    warnings = _malformed(feed)
-    if not feed.get("version") and not feed.entries:
-        raise SourceError(f"{source}: got {_what_came(data)}; expected an RSS, Atom or RDF feed")
-    if not feed.entries and warnings:
-        raise SourceError(f"{source}: {warnings[0]} before the first entry; expected a complete feed")
-    scope = feed.feed.get("id") or feed.feed.get("link") or source
-    entries = [_Entry.of(entry, source, scope) for entry in feed.entries]
-    usable = [entry for entry in entries if entry.document.title or entry.document.body]
-    if not feed.entries:
+    base = base or (source if identity.is_web(source) else "")
+    charset = _CHARSET.search(content_type or "")
+    markup, warnings = text.decode(data, *_charsets(charset[1] if charset else None, data))
+    read = jsonfeed.read if markup.lstrip().startswith(("{", "[")) else _read_xml
+    entries, scope, more = read(markup, source, base)
+    return _finished(entries, scope, [*warnings, *more])
+
+
+def is_feed(data: bytes) -> bool:
+    """Whether some bytes begin as a feed does, in XML or JSON."""
+    start, _ = text.decode(data[:20_000], *_charsets(None, data))
+    return _root(start) in _FEED_ROOTS or (start.lstrip().startswith("{") and "jsonfeed.org/version" in start)
+
+
+def _charsets(served: str | None, data: bytes) -> Iterator[str]:
+    """Encodings to try: the server's word counts less where it is what servers say by default."""
+    match = _DECLARED.match(data[:1000])
+    declared = match[1].decode("ascii", "ignore") if match else None
+    names = [declared, served] if served and served.lower() in _WEAK_CHARSETS else [served, declared]
+    return filter(None, names)
+
+
+def _finished(entries: Sequence[tuple[str, Document]], scope: str, warnings: list[str]) -> ParsedFeed:
+    """From entry ids and documents without ids, which may be blank."""
+    usable = [(entry_id, document) for entry_id, document in entries if document.title or document.body]
+    if not entries:
         warnings.append("the feed has no entries")
     if len(usable) < len(entries):
         warnings.append(f"{len(entries) - len(usable)} of {len(entries)} entries have neither title nor text; left out")
-    return ParsedFeed(tuple(_told_apart(usable)), tuple(warnings))
+    documents = identity.settle([(identity.of_entry(key, document, scope), document) for key, document in usable])
+    if len(documents) < len(usable):
+        warnings.append(f"{len(usable) - len(documents)} of {len(usable)} entries repeat another one; left out")
+    return ParsedFeed(documents, tuple(warnings))
 
 
-def digest(identity: str) -> str:
-    """A document id, 16 hexadecimal digits, from an identity."""
-    return hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:16]
+def _read_xml(markup: str, source: str, base: str) -> tuple[list[tuple[str, Document]], str, list[str]]:
+    """Entry ids with documents, what identifies the feed, and warnings."""
+    root = _root(markup)
+    if root in ("", "html"):
+        raise SourceError(f"{source}: got {_what_came(markup, root)}; expected an RSS, Atom, RDF or JSON feed")
+    prepared, warnings = _prepared(markup)
+    feed = _feedparser(prepared, source, base)
+    if not feed.get("version") and not feed.entries:
+        raise SourceError(f"{source}: got {_what_came(markup, root)}; expected an RSS, Atom, RDF or JSON feed")
+    if feed.get("bozo"):
+        warnings.append(_malformed(feed.bozo_exception))
+        if not feed.entries:
+            raise SourceError(f"{source}: {warnings[-1]} and no entry can be read; expected a complete feed")
+    own = _own_name(feed.feed)
+    base = base or next(filter(identity.is_web, (str(feed.feed.get("link") or ""), own)), "")
+    return [_entry(entry, source, base) for entry in feed.entries], own or source, warnings
 
 
-def normalised(address: str) -> str:
-    """An address in the form that identities use: no scheme or fragment, host in lower case, no trailing slash."""
-    try:
-        parts = urlsplit(address.strip())
-    except ValueError:
-        return address
-    if parts.scheme.lower() not in ("http", "https"):
-        return address.strip()
-    return urlunsplit(("", parts.netloc.lower(), parts.path.rstrip("/"), parts.query, ""))
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A document whose id is not settled, with the identity it comes from."""
-
-    document: Document
-    identity: str
-
-    @classmethod
-    def of(cls, entry: dict[str, Any], source: str, scope: str) -> _Entry:
-        link = text.clean(str(entry.get("link") or "")).strip()
-        document = Document(
-            id="",
-            title=_title(entry),
-            body=_body(entry),
-            url=link or None,
-            source=source,
-            published=_date(entry),
-            author=text.line(str(entry.get("author") or "")) or None,
-            tags=_tags(entry),
-        )
-        return cls(document, _identity(str(entry.get("id") or "").strip(), link, document, scope))
-
-
-def _identity(entry_id: str, link: str, document: Document, scope: str) -> str:
-    if _ABSOLUTE.match(entry_id):
-        return normalised(entry_id)
-    if entry_id:
-        return f"{normalised(scope)}\x00{entry_id}"
-    return normalised(link) if link else f"{normalised(scope)}\x00{document.text_hash}"
-
-
-def _told_apart(entries: Sequence[_Entry]) -> list[Document]:
-    groups: dict[str, dict[str, _Entry]] = defaultdict(dict)
-    for entry in entries:
-        groups[entry.identity].setdefault(entry.document.text_hash, entry)
-    ids = {identity: _suffixes([entry.document for entry in group.values()]) for identity, group in groups.items()}
-    return [
-        replace(entry.document, id=digest(identity + ids[identity](entry.document)))
-        for identity, group in groups.items()
-        for entry in group.values()
-    ]
-
-
-def _suffixes(documents: Sequence[Document]) -> Callable[[Document], str]:
-    """What to add to the identity of documents that share it."""
-    if len(documents) == 1:
-        return lambda document: ""
-    ways: tuple[Callable[[Document], str], ...] = (
-        lambda document: f"\x00link {normalised(document.url or '')}",
-        lambda document: f"\x00title {document.title}",
-    )
-    distinct = (way for way in ways if max(Counter(map(way, documents)).values()) == 1)
-    return next(distinct, lambda document: f"\x00text {document.text_hash}")
-
-
-def _feedparser(data: bytes, source: str, content_type: str | None) -> Any:
+def _feedparser(data: bytes, source: str, base: str) -> Any:
     import feedparser
 
-    headers = {"content-type": content_type} if content_type else {}
-    if urlsplit(source).scheme in ("http", "https"):
-        headers["content-location"] = source
+    headers = {"content-type": "application/xml; charset=utf-8", "content-location": base}
     try:
-        return feedparser.parse(io.BytesIO(data), response_headers=headers)
-    except Exception as error:  # its readers of odd encodings and dates let various errors through
+        return feedparser.parse(
+            io.BytesIO(data), response_headers=headers, sanitize_html=False, resolve_relative_uris=False
+        )
+    except Exception as error:  # its lenient parser lets errors of many types through
         raise SourceError(f"{source}: cannot be read as a feed ({type(error).__name__}: {error})") from error
 
 
-def _malformed(feed: Any) -> list[str]:
-    error = feed.get("bozo_exception")
-    if not feed.get("bozo") or type(error).__name__ in _HARMLESS:
-        return []
-    reason = getattr(error, "getMessage", lambda: str(error))()
-    return [f"malformed XML ({reason})"]
+def _prepared(markup: str) -> tuple[bytes, list[str]]:
+    """UTF-8 that feedparser reads well: nothing that XML forbids, and a head in the one form that it expects.
+
+    It drops document types and dangerous entities where each begins a line, and takes the square of the number of line
+    breaks before the first element.
+    """
+    markup = _REFERENCE.sub(_checked_reference, _FORBIDDEN.sub(" ", text.clean(markup)))
+    markup, long_names = _LONG_NAME.subn(r"\1", markup)
+    markup = markup[max(markup.find("<"), 0) :]
+    first = re.search(r"<\w", markup)
+    head, rest = (markup[: first.start()], markup[first.start() :]) if first else (markup, "")
+    head = re.sub(r"\s+", "\n", _DECLARATION.sub("", head)).replace("<!", "\n<!")
+    warnings = [f"{long_names} names of more than {_LONGEST_NAME} characters; cut"] if long_names else []
+    return f"{head.strip()}\n{rest}".lstrip().encode("utf-8"), warnings
 
 
-def _what_came(data: bytes) -> str:
-    start = data[:2000].lstrip(b"\xef\xbb\xbf \t\r\n\x00").lower()
-    if not data.strip(b"\x00 \t\r\n"):
+def _checked_reference(match: re.Match[str]) -> str:
+    """A character reference as it is, or U+FFFD where no XML document may hold such a character."""
+    digits = match[1].lower()
+    if len(digits) > 10:
+        return "\ufffd"
+    code = int(digits[1:], 16) if digits.startswith("x") else int(digits)
+    allowed = code in (9, 10, 13) or 0x20 <= code < 0xD800 or 0xE000 <= code < 0xFFFE or 0x10000 <= code < 0x110000
+    return match[0] if allowed else "\ufffd"
+
+
+def _root(markup: str) -> str:
+    """Name of the first element in lower case; empty where there is none."""
+    at = markup.find("<")
+    while at >= 0:
+        if match := _ELEMENT.match(markup, at):
+            return (match[1] or match[2]).lower()
+        at = markup.find("-->" if markup.startswith("<!--", at) else "<", at + 1)
+        at = markup.find("<", at) if at >= 0 else at
+    return ""
+
+
+def _what_came(markup: str, root: str) -> str:
+    if not markup.strip("\ufeff\x00 \t\r\n"):
         return "an empty document"
-    if start.startswith((b"<!doctype html", b"<html")) or b"<html" in start:
+    if root in ("html", "head", "body", "div", "p", "h1"):
         return "an HTML page"
-    if start.startswith((b"{", b"[")):
-        return "JSON"
-    return "XML of another kind" if start.startswith(b"<") else "something that is not XML"
+    if root:
+        return f"XML with a root element <{root[:40]}>"
+    return "XML without any element" if markup.lstrip().startswith("<") else f"no XML ({markup.strip()[:40]!r})"
 
 
-def _title(entry: Mapping[str, Any]) -> str:
-    detail = entry.get("title_detail") or {}
-    title = str(entry.get("title") or "")
-    plain = text.from_plain(title) if detail.get("type") == "text/plain" else text.from_markup(title)
-    return " ".join(plain.split())
+def _malformed(error: Exception) -> str:
+    reason = str(getattr(error, "getMessage", lambda: error)())
+    where = getattr(error, "getLineNumber", lambda: None)()
+    return f"malformed XML ({reason}{f', line {where}' if where else ''})"
 
 
-def _body(entry: Mapping[str, Any]) -> str:
+def _own_name(feed: Mapping[str, Any]) -> str:
+    """What the feed calls itself, or an empty string."""
+    own = (str(link.get("href") or "") for link in feed.get("links") or () if link.get("rel") == "self")
+    return str(feed.get("id") or "") or next((href for href in own if identity.is_web(href)), "")
+
+
+def _entry(entry: dict[str, Any], source: str, base: str) -> tuple[str, Document]:
+    document = Document(
+        id="",
+        title=_title(entry),
+        body=_body(entry),
+        url=_link(entry, base),
+        source=source,
+        published=_date(entry),
+        author=_author(entry),
+        tags=_tags(entry),
+    )
+    return text.clean(str(entry.get("id") or "")).strip(), document
+
+
+def _title(entry: dict[str, Any]) -> str:
+    return " ".join(_plain(entry.get("title_detail") or {"value": entry.get("title")}).split())
+
+
+def _body(entry: dict[str, Any]) -> str:
     parts = [*(entry.get("content") or ()), entry.get("summary_detail") or {"value": entry.get("summary")}]
-    return max((_plain(part) for part in parts), key=len)
+    return max(map(_plain, parts), key=len)
 
 
 def _plain(part: Mapping[str, Any]) -> str:
-    return text.from_markup(str(part.get("value") or ""))
+    """Plain text of a text construct, HTML or not, declared or not; of binary content nothing."""
+    value, kind = str(part.get("value") or ""), str(part.get("type") or "text/html")
+    if kind == "text/plain":
+        return text.from_markup(value) if text.is_markup(value) else text.from_plain(value)
+    return text.from_markup(value) if kind.startswith("text/") or kind.endswith(("xml", "html")) else ""
 
 
-def _date(entry: dict[str, Any]) -> str | None:
-    # dict.get, as feedparser's own look-up warns where it would answer with another date.
-    for name in ("published_parsed", "updated_parsed", "created_parsed"):
-        parsed = dict.get(entry, name)
-        if parsed:
-            try:
-                moment = datetime.fromtimestamp(timegm(parsed), timezone.utc)
-            except (ValueError, OverflowError, OSError):
-                continue
-            return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+def _link(entry: dict[str, Any], base: str) -> str | None:
+    """The entry's address on the web: where it was before a feed service replaced it, else its link."""
+    links = [str(link.get("href") or "") for link in entry.get("links") or () if link.get("rel") == "alternate"]
+    for link in (entry.get("feedburner_origlink"), entry.get("link"), *links):
+        found = identity.absolute(str(link or ""), base)
+        if found:
+            return found
     return None
 
 
-def _tags(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    terms = (text.line(str(tag.get("term") or tag.get("label") or "")) for tag in entry.get("tags") or ())
-    return tuple(dict.fromkeys(term for term in terms if term))
+def _author(entry: dict[str, Any]) -> str | None:
+    names = [str(author.get("name") or "") for author in entry.get("authors") or ()]
+    lines = dict.fromkeys(filter(None, map(text.line, names)))
+    return ", ".join(lines) or text.line(str(entry.get("author") or "")) or None
+
+
+def _date(entry: dict[str, Any]) -> str | None:
+    # dict.get, as feedparser's own look-up answers with another date where there is none. And its own reading of dates
+    # completes them from today's, and turns 30 February into 1 March.
+    stamps = (dates.utc(str(dict.get(entry, name) or "")) for name in ("published", "created", "updated"))
+    return next(filter(None, stamps), None)
+
+
+def _tags(entry: dict[str, Any]) -> tuple[str, ...]:
+    terms = (text.line(str(tag.get("label") or tag.get("term") or "")) for tag in entry.get("tags") or ())
+    return tuple(dict.fromkeys(filter(None, terms)))

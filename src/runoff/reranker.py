@@ -13,7 +13,7 @@ from . import backends, models
 from .artifact import Artifact
 from .assembly import Passages
 from .backends import Backend, Scores, Selected
-from .encoder import check_texts, open_as
+from .encoder import as_texts, open_as
 from .errors import BackendError, QueryError
 from .tokenizer import Tokenizer
 
@@ -31,6 +31,7 @@ class Hit:
         logit: the cross-encoder's output, finite.
         score: the logit's sigmoid, 0..1.
         truncated: whether only the passage's beginning was read.
+        query_truncated: whether only the query's beginning was read.
     """
 
     text: str
@@ -38,6 +39,7 @@ class Hit:
     logit: float
     score: float
     truncated: bool
+    query_truncated: bool = False
 
 
 class CrossEncoder:
@@ -72,7 +74,8 @@ class CrossEncoder:
             BackendError: the backend cannot run it here.
         """
         artifact = open_as(model, "cross-encoder")
-        return cls(artifact, Tokenizer.load(artifact.tokenizer_path), backends.select(artifact, backend, threads))
+        tokenizer = Tokenizer.load(artifact.tokenizer_path, limit=threads)
+        return cls(artifact, tokenizer, backends.select(artifact, backend, threads, tokenizer=tokenizer))
 
     def score(self, query_ids: NDArray[np.int32], passages: Passages) -> Scores:
         """Logits of a query with each passage; a pair's logit depends on nothing but the pair.
@@ -130,7 +133,7 @@ class Reranker:
         """
         check_query(query)
         check_count("top_n", top_n)
-        check_texts("passages", passages)
+        passages = as_texts("passages", passages)
         tokenizer = self.encoder.tokenizer
         scores = self.encoder.score(tokenizer.encode(query), Passages.pack(tokenizer.encode_batch(passages)))
         order = np.argsort(-scores.logits, kind="stable")[:top_n]
@@ -167,4 +170,4 @@ def check_count(name: str, value: object) -> None:
 
 def _hit(text: str, index: int, scores: Scores) -> Hit:
     logit = float(scores.logits[index])
-    return Hit(text, index, logit, sigmoid(logit), bool(scores.truncated[index]))
+    return Hit(text, index, logit, sigmoid(logit), bool(scores.truncated[index]), scores.query_truncated)

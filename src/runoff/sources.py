@@ -1,24 +1,30 @@
-"""What a source name stands for: a feed, a document, a file of documents, or a folder of these."""
+"""What a source name stands for: a feed on the web, a feed or document in a file, or a folder of these."""
 
 from __future__ import annotations
 
 import gzip
 import io
-import json
+import os
+import re
 import stat
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from . import feeds, fetch, text
+from . import feeds, fetch, identity, records, text
 from .documents import Document
-from .errors import DocumentError, SourceError
-from .feeds import digest
+from .errors import SourceError
 
 MAX_BYTES = 500_000_000
-_BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
+_META_CHARSET = re.compile(
+    rb"<meta\s[^>]*?charset\s*=\s*[\"']?([\w.:-]+)|<\?xml[^>]*?encoding=[\"']([\w.:-]+)", re.IGNORECASE
+)
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|\Z)", re.DOTALL)
+_FRONT_TITLE = re.compile(r"^title:[ \t]*(.*)$", re.MULTILINE)
+
+Found = tuple[tuple[Document, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +39,20 @@ class Loaded:
 def expand(source: str) -> list[str]:
     """The addresses and files that a source stands for: itself, or the readable files of a folder and its subfolders.
 
-    Hidden files and folders are passed over, and links to folders are not followed.
+    In a folder the ending of a name decides. Hidden files and folders are passed over, and links to folders are not
+    followed; a subfolder that cannot be listed is among the results, so that loading it says so.
 
     Raises:
-        SourceError: there is no such path, or the folder has nothing that can be read.
+        SourceError: the name is no path or http(s) address, or the folder has nothing that can be read.
     """
-    if fetch.is_address(source):
+    if identity.is_web(source):
         return [source]
-    path = Path(source)
-    try:
-        if not path.is_dir():
-            return [source]
-        found = sorted(str(entry) for entry in path.rglob("*") if _is_readable(entry, path))
-    except OSError as error:
-        raise SourceError(f"{source}: cannot be listed ({error.strerror})") from error
+    if not source.strip() or _SCHEME.match(source):
+        name = fetch.redacted(source) if source.strip() else "an empty name"
+        raise SourceError(f"{name}: expected a path or an http or https address")
+    if not os.path.isdir(source):  # noqa: PTH112 # it takes what is no path, such as NUL bytes, for no folder
+        return [source]
+    found = sorted(_walk(source))
     if not found:
         raise SourceError(f"{source}: a folder without anything to read; expected files ending in {', '.join(READERS)}")
     return found
@@ -55,120 +61,108 @@ def expand(source: str) -> list[str]:
 def load(source: str, settings: fetch.FetchSettings = fetch.DEFAULT) -> Loaded:
     """Read one address or file.
 
+    An address has to lead to a feed. A file is what its content says where that is a feed, else what its name says;
+    either may be compressed by gzip. A page's title is its first heading, else the name of the file.
+
     Raises:
         SourceError: nothing usable is there; the message says what is.
     """
-    if fetch.is_address(source):
-        fetched = fetch.fetch(source, settings)
-        name = fetch.redacted(source)
-        data, cut = _decompressed(fetched.body, name)
-        return _with_warnings(_loaded(name, feeds.parse(data, name, fetched.content_type)), cut)
-    path = Path(source)
-    data, cut = _decompressed(_read(path), source)
-    return _with_warnings(_reader(path, data)(data, source), cut)
+    if identity.is_web(source):
+        documents, warnings = _load_address(source, settings)
+    else:
+        documents, warnings = _load_file(Path(source))
+    return Loaded(source, documents, warnings)
 
 
-def _loaded(source: str, parsed: feeds.ParsedFeed) -> Loaded:
-    return Loaded(source, parsed.documents, parsed.warnings)
+def _walk(folder: str) -> Iterator[str]:
+    unlisted: list[str] = []
+    for parent, folders, names in os.walk(folder, onerror=lambda error: unlisted.append(str(error.filename))):
+        folders[:] = (name for name in folders if not name.startswith("."))
+        for name in names:
+            if not name.startswith(".") and _suffix(name) in READERS:
+                yield str(Path(parent, name))
+    yield from unlisted
 
 
-def _read_feed(data: bytes, source: str) -> Loaded:
-    return _loaded(source, feeds.parse(data, source))
+def _load_address(url: str, settings: fetch.FetchSettings) -> Found:
+    fetched = fetch.fetch(url, settings)
+    name = fetch.redacted(url)
+    data, warnings = _unpacked(fetched.body, name, settings.max_bytes)
+    feed = feeds.parse(data, name, content_type=fetched.content_type, base=fetched.final_url)
+    return feed.documents, (*warnings, *feed.warnings)
 
 
-def _read_plain(data: bytes, source: str) -> Loaded:
-    decoded, warnings = _decoded(data)
-    return _single(source, Path(source).stem, text.from_plain(decoded), warnings)
+def _load_file(path: Path) -> Found:
+    data = _read(path)
+    name = text.clean(str(path.resolve()))
+    data, warnings = _unpacked(data, name, MAX_BYTES)
+    documents, more = _reader(path.name, data)(data, name)
+    return documents, (*warnings, *more)
 
 
-def _read_markdown(data: bytes, source: str) -> Loaded:
+def _reader(name: str, data: bytes) -> Reader:
+    suffix = _suffix(name)
+    if suffix not in (".jsonl", ".ndjson") and feeds.is_feed(data):
+        return _read_feed
+    reader = READERS.get(suffix)
+    if reader is None and suffix in ("", ".json"):
+        return _read_feed  # which says what it is
+    if reader is None:
+        raise SourceError(
+            f"{text.clean(name)}: got a name ending in {suffix}; expected a feed, or one of {', '.join(READERS)}"
+        )
+    return reader
+
+
+def _read_feed(data: bytes, name: str) -> Found:
+    feed = feeds.parse(data, name)
+    return feed.documents, feed.warnings
+
+
+def _read_records(data: bytes, name: str) -> Found:
+    lines, warnings = _decoded(data, name)
+    documents, more = records.parse(lines, name)
+    return documents, (*warnings, *more)
+
+
+def _read_plain(data: bytes, name: str) -> Found:
+    decoded, warnings = _decoded(data, name)
+    return _document(name, text.Page("", text.from_plain(decoded))), warnings
+
+
+def _read_html(data: bytes, name: str) -> Found:
+    match = _META_CHARSET.search(data[:4096])
+    charset = (match[1] or match[2]).decode("ascii", "ignore") if match else None
+    decoded, warnings = _decoded(data, name, charset)
+    return _document(name, text.page(decoded)), warnings
+
+
+def _read_markdown(data: bytes, name: str) -> Found:
     from markdown_it import MarkdownIt
 
-    decoded, warnings = _decoded(data)
-    return _page(source, MarkdownIt("commonmark").enable("table").render(text.clean(decoded)), warnings)
+    decoded, warnings = _decoded(data, name)
+    title, decoded = _without_front_matter(text.clean(decoded).replace("\r\n", "\n"))
+    page = text.page(MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(decoded))
+    return _document(name, text.Page(title, page.body) if title and title != page.title else page), warnings
 
 
-def _read_html(data: bytes, source: str) -> Loaded:
-    decoded, warnings = _decoded(data)
-    return _page(source, decoded, warnings)
+def _without_front_matter(markdown: str) -> tuple[str, str]:
+    """The title that a block of YAML at the beginning states, if any, and the text behind it."""
+    match = _FRONT_MATTER.match(markdown)
+    if match is None:
+        return "", markdown
+    title = _FRONT_TITLE.search(match[1] or "")
+    return text.line(title[1].strip().strip("\"'")) if title else "", markdown[match.end() :]
 
 
-def _page(source: str, markup: str, warnings: list[str]) -> Loaded:
-    title = text.title_of(markup) or Path(source).stem
-    return _single(source, title, text.from_html(markup), warnings)
+def _document(name: str, page: text.Page) -> tuple[Document, ...]:
+    if not page.body and not page.title:
+        raise SourceError(f"{name}: holds no text; expected some")
+    title = page.title or _stem(name)
+    return (Document(identity.digest(f"file {name}"), title, page.body, source=name),)
 
 
-def _single(source: str, title: str, body: str, warnings: list[str]) -> Loaded:
-    if not body:
-        raise SourceError(f"{source}: holds no text; expected a document with some")
-    identity = f"file {Path(source).resolve()}"
-    return Loaded(source, (Document(digest(identity), title, body, source=source),), tuple(warnings))
-
-
-def _read_lines(data: bytes, source: str) -> Loaded:
-    decoded, warnings = _decoded(data)
-    documents: dict[str, Document] = {}
-    for number, content in enumerate(decoded.split("\n"), start=1):
-        if not content.strip():
-            continue
-        try:
-            document = _record(content, source)
-        except DocumentError as error:
-            warnings.append(f"line {number}: {error}; left out")
-            continue
-        if document.id in documents:
-            warnings.append(f"line {number}: an id that came before; this line replaces it")
-        documents[document.id] = document
-    if not documents:
-        detail = warnings[0] if warnings else "it is empty"
-        raise SourceError(f"{source}: no usable line ({detail}); expected a JSON object with a text on each line")
-    return Loaded(source, tuple(documents.values()), tuple(warnings))
-
-
-def _record(content: str, source: str) -> Document:
-    """A document from a line: text or body, and optionally id, title, url, published, author, tags."""
-    try:
-        record = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(f"not JSON ({error})") from error
-    if not isinstance(record, dict):
-        raise DocumentError(f"got {type(record).__name__}; expected a JSON object")
-    title, body = _string(record, "title"), _string(record, "text") or _string(record, "body")
-    title, body = " ".join(text.from_plain(title).split()), text.from_plain(body)
-    if not title and not body:
-        raise DocumentError("neither title nor text; expected a text, a body or a title")
-    url = _string(record, "url") or None
-    key = record.get("id")
-    if key is not None and (isinstance(key, bool) or not isinstance(key, str | int)):
-        raise DocumentError(f"id: got {type(key).__name__}; expected a string or a whole number")
-    identity = f"id {key}" if key not in (None, "") else f"url {url}" if url else f"text {title}\x00{body}"
-    return Document(
-        id=digest(identity),
-        title=title,
-        body=body,
-        url=url,
-        source=source,
-        published=_string(record, "published") or None,
-        author=_string(record, "author") or None,
-        tags=_labels(record),
-    )
-
-
-def _string(record: Mapping[str, Any], name: str) -> str:
-    value = record.get(name)
-    if value is not None and not isinstance(value, str):
-        raise DocumentError(f"{name}: got {type(value).__name__}; expected a string")
-    return text.clean(value or "")
-
-
-def _labels(record: Mapping[str, Any]) -> tuple[str, ...]:
-    tags = record.get("tags") or []
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise DocumentError("tags: expected a list of strings")
-    return tuple(text.clean(tag) for tag in tags)
-
-
-Reader = Callable[[bytes, str], Loaded]
+Reader = Callable[[bytes, str], Found]
 
 # Ending of the name, without a further .gz, and what reads such a file.
 READERS: dict[str, Reader] = {
@@ -176,7 +170,8 @@ READERS: dict[str, Reader] = {
     ".atom": _read_feed,
     ".rdf": _read_feed,
     ".xml": _read_feed,
-    ".jsonl": _read_lines,
+    ".jsonl": _read_records,
+    ".ndjson": _read_records,
     ".md": _read_markdown,
     ".markdown": _read_markdown,
     ".txt": _read_plain,
@@ -185,66 +180,60 @@ READERS: dict[str, Reader] = {
 }
 
 
-def _suffix(path: Path) -> str:
-    return (Path(path.stem) if path.suffix.lower() == ".gz" else path).suffix.lower()
+def _plain_name(name: str) -> Path:
+    path = Path(name)
+    return path.with_suffix("") if path.suffix.lower() == ".gz" else path
 
 
-def _reader(path: Path, data: bytes) -> Reader:
-    reader = READERS.get(_suffix(path))
-    if reader is None and data[:200].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
-        return _read_feed
-    if reader is None:
-        raise SourceError(f"{path}: do not know how to read it; expected a feed or a name in {', '.join(READERS)}")
-    return reader
+def _suffix(name: str) -> str:
+    return _plain_name(name).suffix.lower()
 
 
-def _is_readable(path: Path, below: Path) -> bool:
-    hidden = any(part.startswith(".") for part in path.relative_to(below).parts)
-    return not hidden and _suffix(path) in READERS and path.is_file()
+def _stem(name: str) -> str:
+    return " ".join(_plain_name(name).stem.split())
 
 
 def _read(path: Path) -> bytes:
+    name = text.clean(str(path))
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise SourceError(f"{path}: not a regular file; expected a feed or document")
-        if status.st_size > MAX_BYTES:
-            raise SourceError(f"{path}: {status.st_size} bytes; expected at most {MAX_BYTES}. Split it.")
-        return path.read_bytes()
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            list(os.scandir(path))  # says why it was not expanded
+        if not stat.S_ISREG(mode):
+            raise SourceError(f"{name}: not a regular file; expected a feed or document")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise SourceError(f"{path}: no such file or folder") from None
+        raise SourceError(f"{name}: no such file or folder") from None
     except (OSError, ValueError) as error:
-        raise SourceError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+        raise SourceError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if len(data) > MAX_BYTES:
+        raise SourceError(f"{name}: more than {MAX_BYTES} bytes; expected a smaller file. Split it.")
+    return data
 
 
-def _decompressed(data: bytes, source: str) -> tuple[bytes, tuple[str, ...]]:
+def _unpacked(data: bytes, name: str, max_bytes: int) -> tuple[bytes, tuple[str, ...]]:
     """The bytes, unpacked where they are gzip; of a truncated archive what it still holds, with a warning."""
     if not data.startswith(b"\x1f\x8b"):
         return data, ()
     parts, size = [], 0
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as archive:
         try:
-            while block := archive.read1(1 << 20):
+            while block := archive.read1(1 << 16):
                 parts.append(block)
                 size += len(block)
-                if size > MAX_BYTES:
-                    raise SourceError(f"{source}: unpacks to more than {MAX_BYTES} bytes; expected fewer")
+                if size > max_bytes:
+                    raise SourceError(f"{name}: unpacks to more than {max_bytes} bytes; expected fewer")
         except (EOFError, OSError, zlib.error) as error:
             if not parts:
-                raise SourceError(f"{source}: a damaged gzip archive ({error})") from error
-            return b"".join(parts), (f"damaged gzip archive ({error}); read as far as it goes",)
+                raise SourceError(f"{name}: a damaged gzip archive ({error}); expected a whole one") from error
+            return b"".join(parts), (f"a damaged gzip archive ({error}); read as far as it goes",)
     return b"".join(parts), ()
 
 
-def _decoded(data: bytes) -> tuple[str, list[str]]:
-    for mark, encoding in _BOMS:
-        if data.startswith(mark):
-            return data.decode(encoding, "replace"), []
-    try:
-        return data.decode("utf-8"), []
-    except UnicodeDecodeError as error:
-        return data.decode("cp1252", "replace"), [f"not UTF-8 (byte {error.start}); read as Windows-1252"]
-
-
-def _with_warnings(loaded: Loaded, more: tuple[str, ...]) -> Loaded:
-    return Loaded(loaded.source, loaded.documents, (*more, *loaded.warnings))
+def _decoded(data: bytes, name: str, charset: str | None = None) -> tuple[str, tuple[str, ...]]:
+    decoded, warnings = text.decode(data, charset)
+    start = decoded[:4000]
+    if len(text.clean(start)) < 0.95 * len(start):
+        raise SourceError(f"{name}: holds many control characters, so it is no text; expected a text file")
+    return decoded, warnings

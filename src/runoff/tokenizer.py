@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from . import threads
 from .errors import ModelError
 
 if TYPE_CHECKING:
@@ -25,14 +26,20 @@ class Tokenizer:
 
     Args:
         native: a tokenizer of the tokenizers library, without truncation and padding.
+        parallel: whether a batch may use the library's own threads, which are as many as the system grants.
     """
 
-    def __init__(self, native: NativeTokenizer) -> None:
+    def __init__(self, native: NativeTokenizer, *, parallel: bool = False) -> None:
         self._native = native
+        self._parallel = parallel
 
     @classmethod
-    def load(cls, path: Path) -> Tokenizer:
+    def load(cls, path: Path, *, limit: int | None = None) -> Tokenizer:
         """Read a ``tokenizer.json``.
+
+        Args:
+            path: the file.
+            limit: upper bound on threads; below what the system grants, batches are done on the caller's thread.
 
         Raises:
             ModelError: the file is missing or is no tokenizer.
@@ -45,7 +52,7 @@ class Tokenizer:
             raise ModelError(f"{path}: not a tokenizer ({error}); install or export the model again") from error
         native.no_truncation()
         native.no_padding()
-        return cls(native)
+        return cls(native, parallel=threads.budget(limit) == threads.granted() > 1)
 
     def encode(self, text: str) -> Ids:
         """Word-piece ids of a text, int32. Lone surrogates count as U+FFFD."""
@@ -53,7 +60,9 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
         """Word-piece ids of each text, int32."""
-        encodings = self._native.encode_batch([_encodable(text) for text in texts], add_special_tokens=False)
+        if not self._parallel:
+            return [self.encode(text) for text in texts]
+        encodings = self._native.encode_batch_fast([_encodable(text) for text in texts], add_special_tokens=False)
         return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
 
 

@@ -43,8 +43,9 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _drop_output() -> None:
-    """Let what is still buffered go nowhere: whoever read it has gone or the disk is full, and Python flushes at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Let what is still buffered go nowhere, as Python flushes at exit and the reader has gone or the disk is full."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str) -> None:

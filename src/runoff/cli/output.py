@@ -91,8 +91,8 @@ def _source_line(report: SourceReport) -> None:
         stderr.line(f"error: {report.error}")
         return
     print(
-        f"{stderr.visible(report.source)}: {report.added} added, {report.updated} updated, {report.unchanged} unchanged, "
-        f"{report.embedded} of {report.chunks} chunks embedded"
+        f"{stderr.visible(report.source)}: {report.added} added, {report.updated} updated, "
+        f"{report.unchanged} unchanged, {report.embedded} of {report.chunks} chunks embedded"
     )
 
 
@@ -126,11 +126,12 @@ def _movement(hit: SearchHit) -> str:
 
 
 def _title_and_snippet(hit: SearchHit) -> Text:
-    text = Text(hit.title or "(no title)", style="bold")
+    text = Text(stderr.visible(hit.title) or "(no title)", style="bold")
     if hit.kind == "body":
-        text.append("\n" + _short(" ".join(hit.text.split()), SNIPPET_CHARACTERS), style="not bold")
+        snippet = _short(" ".join(hit.text.split()), SNIPPET_CHARACTERS)
+        text.append("\n" + stderr.visible(snippet), style="not bold")
     if hit.url:
-        text.append("\n" + hit.url, style="not bold dim")
+        text.append("\n" + stderr.visible(hit.url), style="not bold dim")
     return text
 
 
@@ -148,8 +149,9 @@ def prompt_fields(built: Prompt, result: SearchResult) -> dict[str, Any]:
 
 
 def prompt_text(built: Prompt) -> None:
-    """The prompt on stdout, its token count on stderr."""
+    """The prompt on stdout, to the character, as one more could break the budget; its token count on stderr."""
     print(built.text, end="")
+    sys.stdout.flush()
     print(
         f"{built.tokens} of {built.max_tokens} tokens, {len(built.used)} passages"
         f"{', the first one cut' if built.cut else ''}, {built.omitted} left out",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
+
+# Control characters, line ends, the marks that turn text around, and what no encoding has.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def line(message: str) -> None:
@@ -11,9 +15,5 @@ def line(message: str) -> None:
 
 
 def visible(text: str) -> str:
-    """The text with line ends, control characters and lone surrogates written as escapes."""
-    return "".join(character if character.isprintable() else _escape(character) for character in text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    """The text with what would steer a terminal written as escapes."""
+    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)

@@ -15,7 +15,7 @@ from rich.table import Table
 from ..cli import output
 from ..engine import DEFAULT_CANDIDATES, Engine
 from ..evaluate import ndcg, precision
-from ..feeds import digest
+from ..identity import digest
 from ..results import SearchResult
 
 QUESTION = "How do payouts to merchants in other countries work?"
