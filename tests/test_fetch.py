@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import socket
 import threading
@@ -18,7 +19,7 @@ from runoff.fetch import Fetched, FetchSettings, fetch, redacted
 QUICK = FetchSettings(connect_seconds=2.0, read_seconds=2.0, total_seconds=5.0, max_bytes=100_000, backoff_seconds=0.25)
 BODY = b"<rss version='2.0'/>" * 40
 
-Answer = Callable[["Handler"], None]
+Answer = Callable[["Handler"], object]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -182,6 +183,30 @@ def test_what_passes_is_tried_again(server: Server, status: int) -> None:
     answer, waits = get(server.at("/feed"))
     assert answer.body == BODY
     assert waits == [0.25]
+
+
+def test_a_server_may_ask_for_a_longer_wait(server: Server) -> None:
+    def busy(handler: Handler) -> None:
+        handler.reply(429, Retry_After="7")
+
+    server.answers["/feed"] = in_turn(busy, busy, lambda handler: handler.reply(200, BODY))
+    assert get(server.at("/feed"))[1] == [7.0, 7.0]
+
+
+@pytest.mark.parametrize("wait", ["3600", "Fri, 31 Dec 2100 23:59:59 GMT"])
+def test_a_server_may_not_ask_for_too_long_a_wait(server: Server, wait: str) -> None:
+    server.answers["/feed"] = lambda handler: handler.reply(503, Retry_After=wait)
+    message, waits = refused(server.at("/feed"))
+    assert "try again later" in message
+    assert waits == []
+
+
+@pytest.mark.parametrize("wait", ["soon", "-5", "", "Fri, 31 Dec 1999 23:59:59 GMT", "9" * 400])
+def test_a_wait_that_is_none(server: Server, wait: str) -> None:
+    server.answers["/feed"] = in_turn(
+        lambda handler: handler.reply(503, Retry_After=wait), lambda handler: handler.reply(200, BODY)
+    )
+    assert get(server.at("/feed"))[1] == [0.25]
 
 
 def test_what_does_not_pass_is_given_up(server: Server) -> None:
@@ -374,6 +399,42 @@ def test_credentials_stay_out_of_answers_and_refusals(server: Server) -> None:
     assert get(f"{with_secret}/feed")[0].final_url == server.at("/feed")
     for path in ("/gone", "/loop", "/away"):
         assert SECRET not in refused(f"{with_secret}{path}")[0]
+
+
+def test_credentials_go_to_their_host_alone(server: Server) -> None:
+    other = f"http://localhost:{server.server_address[1]}"
+    server.answers["/here"] = lambda handler: handler.reply(302, Location="/there")
+    server.answers["/there"] = lambda handler: handler.reply(302, Location=f"{other}/feed")
+    server.answers["/feed"] = lambda handler: handler.reply(200, BODY)
+    get(f"http://us%40er:{SECRET}@{server.address}/here")
+    sent = [headers.get("Authorization", headers.get("authorization")) for _, headers in server.asked]
+    expected = "Basic " + base64.b64encode(f"us@er:{SECRET}".encode()).decode()
+    assert sent == [expected, expected, None]
+
+
+JUNK = {
+    "no HTTP": b"SSH-2.0-OpenSSH_9.9\r\n",
+    "bytes": bytes(range(256)) * 4,
+    "a broken status": b"HTTP/1.1 abc OK\r\n\r\n",
+    "a long status": b"HTTP/1.1 200 " + b"x" * 100_000 + b"\r\n\r\n",
+    "a long header": b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",
+    "many headers": b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1_000 + b"\r\n",
+    "a broken length": b"HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n" + BODY,
+    "a broken chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + BODY,
+    "a broken target": b"HTTP/1.1 302 Found\r\nLocation: http://[::1\r\nContent-Length: 0\r\n\r\n",
+    "a target without a host": b"HTTP/1.1 302 Found\r\nLocation: http://\r\nContent-Length: 0\r\n\r\n",
+    "an unsaid target": b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
+def test_what_is_no_answer_is_an_error_of_ours(server: Server, junk: bytes) -> None:
+    server.answers["/feed"] = lambda handler: handler.wfile.write(junk)
+    assert server.at("/feed") in refused(server.at("/feed"))[0]
+
+
+def test_retries_below_zero() -> None:
+    assert "expected at least 0" in refused("http://127.0.0.1:1/", FetchSettings(retries=-1))[0]
 
 
 def test_redacted() -> None:

@@ -155,12 +155,16 @@ ENCODED = {
 @pytest.mark.parametrize(("encoding", "warnings"), ENCODED.values(), ids=ENCODED)
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html", "a.jsonl"])
 def test_encodings(write: Write, name: str, encoding: str, warnings: int) -> None:
-    content = "un café – “cher”, très cher"
+    content = "un café: “cher”, très cher"
     written = json.dumps({"text": content}, ensure_ascii=False) if name == "a.jsonl" else content
     loaded = load(str(write(name, written.encode(encoding))))
     assert loaded.documents[0].body == content
     assert len(loaded.warnings) == warnings
     assert all("Windows-1252" in warning for warning in loaded.warnings)
+
+
+def test_hyphens_that_are_not_seen_are_no_control_characters(write: Write) -> None:
+    assert only(write("a.txt", "Zah\u00adlun\u00adgen in\u00ads Aus\u00adland")).body == "Zahlungen ins Ausland"
 
 
 def test_a_page_may_name_its_encoding(write: Write) -> None:
@@ -202,7 +206,7 @@ def test_records_may_be_compressed_and_end_in_crlf(write: Write) -> None:
 
 
 def test_a_line_separator_inside_a_string_ends_no_line(write: Write) -> None:
-    assert only(write("a.jsonl", '{"text": "a\u2028b\x85c"}')).body.split() == ["a", "b", "c"] or True
+    assert only(write("a.jsonl", '{"text": "a\u2028b"}')).body == "a b"
 
 
 BAD_LINES: dict[str, tuple[object, str]] = {
@@ -321,8 +325,8 @@ def test_a_pipe_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.xml")
     assert "not a regular file" in refused(tmp_path / "pipe.xml")
     assert "not a regular file" in refused("/dev/null")
-    with pytest.raises(SourceError, match="without anything to read"):
-        expand(str(tmp_path))
+    # Named by its folder it is told, too, and does not hold up the others.
+    assert expand(str(tmp_path)) == [str(tmp_path / "pipe.xml")]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")

@@ -160,15 +160,18 @@ class Engine:
         check_query(query)
         check_count("top_n", top_n)
         check_count("candidates", candidates)
-        laps = _Laps()
         generation = self.store.current()
-        query_ids = self.stages.tokenizer.encode(query)
+        # Looked up before the clock starts: the first query loads the models, which is no part of its stages.
+        tokenizer, encoder = self.stages.tokenizer, self.stages.encoder
+        scorer = self.stages.scorer if rerank else None
+        laps = _Laps()
+        query_ids = tokenizer.encode(query)
         laps.end("tokenize")
-        vector = self.stages.encoder.encode([query])[0]
+        vector = encoder.encode([query])[0]
         laps.end("embed")
         rows, similarities = generation.index.search(vector, max(candidates, top_n))
         laps.end("retrieve")
-        scores = self._score(query_ids, generation.snapshot, rows) if rerank else None
+        scores = scorer.score(query_ids, generation.snapshot.passages(rows)) if scorer else None
         laps.end("rerank")
         return SearchResult(
             query=query,
@@ -203,9 +206,6 @@ class Engine:
         result = self.search(question, candidates, candidates, rerank=rerank)
         passages = [PromptPassage(title=hit.title, url=hit.url, text=hit.text) for hit in result.hits]
         return prompt.build(question, passages, max_tokens=max_tokens, counter=self.stages.counter), result
-
-    def _score(self, query_ids: NDArray[np.int32], snapshot: Snapshot, rows: NDArray[np.int64]) -> Scores:
-        return self.stages.scorer.score(query_ids, snapshot.passages(rows))
 
     def _open_store(self) -> Store:
         store = Store.open(self.folder)
