@@ -79,7 +79,7 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty working folder, a terminal of 100 columns, and no settings from outside."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    for name in ("RUNOFF_STORE", "RUNOFF_THREADS", "FORCE_COLOR", "PYTHONIOENCODING"):
+    for name in ("RUNOFF_STORE", "RUNOFF_THREADS", "FORCE_COLOR", "PYTHONIOENCODING", "PYTHONUNBUFFERED"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -701,7 +701,7 @@ def test_a_terminal_that_is_not_utf8(store: Path, stages: ModelStages) -> None:
 
 
 def test_a_reader_that_went_away(store: Path) -> None:
-    for args in (("search", QUESTION, "--store", store), ("models", "list"), ("--help",)):
+    for args in (("search", QUESTION, "--store", store), ("models", "list", "--json"), ("--help",)):
         read, write = os.pipe()
         os.close(read)
         outcome = process(*args, capture_output=False, stdout=write, stderr=subprocess.PIPE)
@@ -712,7 +712,7 @@ def test_a_reader_that_went_away(store: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk() -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:  # noqa: PTH123 (a device, not a file)
-        outcome = process("models", "list", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+        outcome = process("models", "list", "--json", capture_output=False, stdout=full, stderr=subprocess.PIPE)
     Outcome(outcome.returncode, "", outcome.stderr).is_one_line_failure("runoff: ", "No space left")
 
 

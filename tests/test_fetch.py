@@ -193,7 +193,7 @@ def test_a_server_may_ask_for_a_longer_wait(server: Server) -> None:
     assert get(server.at("/feed"))[1] == [7.0, 7.0]
 
 
-@pytest.mark.parametrize("wait", ["3600", "Fri, 31 Dec 2100 23:59:59 GMT"])
+@pytest.mark.parametrize("wait", ["3600", "9" * 400, "Fri, 31 Dec 2100 23:59:59 GMT"])
 def test_a_server_may_not_ask_for_too_long_a_wait(server: Server, wait: str) -> None:
     server.answers["/feed"] = lambda handler: handler.reply(503, Retry_After=wait)
     message, waits = refused(server.at("/feed"))
@@ -201,7 +201,7 @@ def test_a_server_may_not_ask_for_too_long_a_wait(server: Server, wait: str) -> 
     assert waits == []
 
 
-@pytest.mark.parametrize("wait", ["soon", "-5", "", "Fri, 31 Dec 1999 23:59:59 GMT", "9" * 400])
+@pytest.mark.parametrize("wait", ["soon", "-5", "", "Fri, 31 Dec 1999 23:59:59 GMT"])
 def test_a_wait_that_is_none(server: Server, wait: str) -> None:
     server.answers["/feed"] = in_turn(
         lambda handler: handler.reply(503, Retry_After=wait), lambda handler: handler.reply(200, BODY)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from . import dates, identity, jsonfeed, text
@@ -17,16 +18,10 @@ _WEAK_CHARSETS = frozenset(("iso-8859-1", "latin-1", "us-ascii", "windows-1252")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _DECLARED = re.compile(rb"\A\s*<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)[\"']")
 _ELEMENT = re.compile(r"<(?:!doctype\s+(html)\b|([\w:.-]+))", re.IGNORECASE)
-_DECLARATION = re.compile(r"<\?xml\s[^>]*?>", re.IGNORECASE)
+_DECLARATION = re.compile(r"<\?xml\s[^>]{0,200}>", re.IGNORECASE)
 _FORBIDDEN = re.compile("[\x0b\x0c\x1c-\x1f]")
 _REFERENCE = re.compile(r"&#([xX][0-9a-fA-F]+|\d+);?")
-# feedparser's search for mail addresses takes the square of a name's length: no more of one than this is read.
-_LONGEST_NAME = 300
-_LONG_NAME = re.compile(
-    r"(<(?:[\w.-]+:)?(?:author|creator|managingEditor|webMaster|publisher|name|email)(?:\s[^<>]*)?>"
-    rf"(?:<!\[CDATA\[)?[^<\]]{{{_LONGEST_NAME}}})[^<\]]+",
-    re.IGNORECASE,
-)
+_LONGEST_AUTHOR = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +76,17 @@ def _finished(entries: Sequence[tuple[str, Document]], scope: str, warnings: lis
         warnings.append("the feed has no entries")
     if len(usable) < len(entries):
         warnings.append(f"{len(entries) - len(usable)} of {len(entries)} entries have neither title nor text; left out")
+    if any(len(document.author or "") > _LONGEST_AUTHOR for _, document in usable):
+        usable = [(key, _with_short_author(document)) for key, document in usable]
+        warnings.append(f"an author of more than {_LONGEST_AUTHOR} characters; cut")
     documents = identity.settle([(identity.of_entry(key, document, scope), document) for key, document in usable])
     if len(documents) < len(usable):
         warnings.append(f"{len(usable) - len(documents)} of {len(usable)} entries repeat another one; left out")
     return ParsedFeed(documents, tuple(warnings))
+
+
+def _with_short_author(document: Document) -> Document:
+    return replace(document, author=document.author[:_LONGEST_AUTHOR]) if document.author else document
 
 
 def _read_xml(markup: str, source: str, base: str) -> tuple[list[tuple[str, Document]], str, list[str]]:
@@ -92,45 +94,58 @@ def _read_xml(markup: str, source: str, base: str) -> tuple[list[tuple[str, Docu
     root = _root(markup)
     if root in ("", "html"):
         raise SourceError(f"{source}: got {_what_came(markup, root)}; expected an RSS, Atom, RDF or JSON feed")
-    prepared, warnings = _prepared(markup)
-    feed = _feedparser(prepared, source, base)
+    feed = _feedparser(_prepared(markup), source, base)
     if not feed.get("version") and not feed.entries:
         raise SourceError(f"{source}: got {_what_came(markup, root)}; expected an RSS, Atom, RDF or JSON feed")
-    if feed.get("bozo"):
-        warnings.append(_malformed(feed.bozo_exception))
-        if not feed.entries:
-            raise SourceError(f"{source}: {warnings[-1]} and no entry can be read; expected a complete feed")
+    warnings = [_malformed(feed.bozo_exception)] if feed.get("bozo") else []
+    if warnings and not feed.entries:
+        raise SourceError(f"{source}: {warnings[0]} and no entry can be read; expected a complete feed")
     own = _own_name(feed.feed)
     base = base or next(filter(identity.is_web, (str(feed.feed.get("link") or ""), own)), "")
     return [_entry(entry, source, base) for entry in feed.entries], own or source, warnings
 
 
-def _feedparser(data: bytes, source: str, base: str) -> Any:
-    import feedparser
+@cache
+def _bounded_feedparser() -> Any:
+    """feedparser without its search for mail addresses in long names.
 
+    That search takes the square of the name's length, and holds the interpreter lock while it does.
+    """
+    import feedparser
+    from feedparser.mixin import _FeedParserMixin
+
+    search = _FeedParserMixin._sync_author_detail
+
+    def bounded(self: Any, key: str = "author") -> None:
+        if len(str(self._get_context().get(key) or "")) <= _LONGEST_AUTHOR:
+            search(self, key)
+
+    _FeedParserMixin._sync_author_detail = bounded
+    return feedparser
+
+
+def _feedparser(data: bytes, source: str, base: str) -> Any:
     headers = {"content-type": "application/xml; charset=utf-8", "content-location": base}
     try:
-        return feedparser.parse(
+        return _bounded_feedparser().parse(
             io.BytesIO(data), response_headers=headers, sanitize_html=False, resolve_relative_uris=False
         )
     except Exception as error:  # its lenient parser lets errors of many types through
         raise SourceError(f"{source}: cannot be read as a feed ({type(error).__name__}: {error})") from error
 
 
-def _prepared(markup: str) -> tuple[bytes, list[str]]:
+def _prepared(markup: str) -> bytes:
     """UTF-8 that feedparser reads well: nothing that XML forbids, and a head in the one form that it expects.
 
-    It drops document types and dangerous entities where each begins a line, and takes the square of the number of line
-    breaks before the first element.
+    It finds document types and dangerous entities, to drop them, where each begins a line; and in the head it takes the
+    square of the number of line breaks.
     """
     markup = _REFERENCE.sub(_checked_reference, _FORBIDDEN.sub(" ", text.clean(markup)))
-    markup, long_names = _LONG_NAME.subn(r"\1", markup)
     markup = markup[max(markup.find("<"), 0) :]
     first = re.search(r"<\w", markup)
     head, rest = (markup[: first.start()], markup[first.start() :]) if first else (markup, "")
     head = re.sub(r"\s+", "\n", _DECLARATION.sub("", head)).replace("<!", "\n<!")
-    warnings = [f"{long_names} names of more than {_LONGEST_NAME} characters; cut"] if long_names else []
-    return f"{head.strip()}\n{rest}".lstrip().encode("utf-8"), warnings
+    return f"{head.strip()}\n{rest}".lstrip().encode("utf-8")
 
 
 def _checked_reference(match: re.Match[str]) -> str:
@@ -173,7 +188,7 @@ def _malformed(error: Exception) -> str:
 def _own_name(feed: Mapping[str, Any]) -> str:
     """What the feed calls itself, or an empty string."""
     own = (str(link.get("href") or "") for link in feed.get("links") or () if link.get("rel") == "self")
-    return str(feed.get("id") or "") or next((href for href in own if identity.is_web(href)), "")
+    return text.clean(str(feed.get("id") or "") or next((href for href in own if identity.is_web(href)), ""))
 
 
 def _entry(entry: dict[str, Any], source: str, base: str) -> tuple[str, Document]:

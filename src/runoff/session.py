@@ -77,6 +77,8 @@ def _options(onnxruntime: Any) -> Any:
     options.enable_mem_pattern = False
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.log_severity_level = 3
+    # Without VNNI, x86 kernels would add pairs of products in 16 bits and saturate.
+    options.add_session_config_entry("session.x64quantprecision", "1")
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     return options

@@ -24,6 +24,8 @@ _META_CHARSET = re.compile(
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|\Z)", re.DOTALL)
 _FRONT_TITLE = re.compile(r"^title:[ \t]*(.*)$", re.MULTILINE)
 
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
+
 Found = tuple[tuple[Document, ...], tuple[str, ...]]
 
 
@@ -234,6 +236,6 @@ def _unpacked(data: bytes, name: str, max_bytes: int) -> tuple[bytes, tuple[str,
 def _decoded(data: bytes, name: str, charset: str | None = None) -> tuple[str, tuple[str, ...]]:
     decoded, warnings = text.decode(data, charset)
     start = decoded[:4000]
-    if len(text.clean(start)) < 0.95 * len(start):
+    if len(_CONTROLS.findall(start)) > 0.05 * len(start):
         raise SourceError(f"{name}: holds many control characters, so it is no text; expected a text file")
     return decoded, warnings
