@@ -63,7 +63,7 @@ def _round(store: Path, backend: str) -> dict[str, float | str]:
     # perf_counter is the system's monotonic clock here, so the parent's reading and the child's compare.
     times = [launched, *marks.values()]
     names = ["interpreter", *list(marks)[1:]]
-    spans = {name: (b - a) * 1e3 for name, a, b in zip(names, times, times[1:], strict=True)}
+    spans = {name: (b - a) * 1e3 for name, a, b in zip(names, times[:-1], times[1:], strict=True)}
     return {**spans, "to first answer": (marks["first search"] - launched) * 1e3, "backend": backend}
 
 

@@ -419,7 +419,6 @@ JUNK = {
     "a long status": b"HTTP/1.1 200 " + b"x" * 100_000 + b"\r\n\r\n",
     "a long header": b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",
     "many headers": b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1_000 + b"\r\n",
-    "a broken length": b"HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n" + BODY,
     "a broken chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + BODY,
     "a broken target": b"HTTP/1.1 302 Found\r\nLocation: http://[::1\r\nContent-Length: 0\r\n\r\n",
     "a target without a host": b"HTTP/1.1 302 Found\r\nLocation: http://\r\nContent-Length: 0\r\n\r\n",

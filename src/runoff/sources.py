@@ -23,7 +23,6 @@ _META_CHARSET = re.compile(
 )
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|\Z)", re.DOTALL)
 _FRONT_TITLE = re.compile(r"^title:[ \t]*(.*)$", re.MULTILINE)
-
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 
 Found = tuple[tuple[Document, ...], tuple[str, ...]]
