@@ -428,6 +428,18 @@ def test_an_edit_changes_no_id() -> None:
     assert ids(read(rss(GOOD))) == ids(read(rss(GOOD.replace("Two days", "Three days").replace("Payouts", "Payout"))))
 
 
+def test_an_edit_changes_no_id_where_links_tell_entries_apart() -> None:
+    def by_link(feed: ParsedFeed) -> dict[str | None, str]:
+        return {document.url: document.id for document in feed.documents}
+
+    before = by_link(read(rss(SAME[0], SAME[1])))
+    assert len(set(before.values())) == 2
+    for one, word in ((0, "first"), (1, "second")):
+        edited = [item.replace(word, f"{word}, edited") for item in SAME[:2]]
+        assert edited[one] != SAME[one]
+        assert by_link(read(rss(*edited))) == before
+
+
 def test_another_entry_changes_no_id() -> None:
     assert ids(read(rss(GOOD))) == ids(read(rss(GOOD, SAME[4])))[:1]
 

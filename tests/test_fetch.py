@@ -355,6 +355,7 @@ def test_redirects_to_what_is_not_http(server: Server, target: str) -> None:
     server.answers["/old"] = lambda handler: handler.reply(302, Location=target)
     message, waits = refused(server.at("/old"))
     assert server.at("/old") in message
+    assert "expected an http or https address" in message
     assert waits == []
 
 

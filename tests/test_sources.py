@@ -385,6 +385,8 @@ def serve() -> Iterator[Callable[..., str]]:
 
         def do_GET(self) -> None:
             status, body, headers = self.answer
+            if self.path == "/moved":
+                status, body, headers = 302, b"", {"Location": "/blog/feed"}
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
@@ -415,6 +417,13 @@ def test_a_feed_at_an_address(serve: Callable[..., str]) -> None:
     assert document.url == address.replace("/blog/feed", "/1")
     assert loaded == Loaded(address, (document,))
     assert load(address) == loaded
+
+
+def test_relative_links_refer_to_where_the_feed_was_found(serve: Callable[..., str]) -> None:
+    address = serve(FEED.replace(b"/1<", b"posts/1<"))
+    moved = address.replace("/blog/feed", "/moved")
+    [document] = load(moved).documents
+    assert (document.url, document.source) == (address.replace("feed", "posts/1"), moved)
 
 
 def test_a_compressed_feed_at_an_address(serve: Callable[..., str]) -> None:

@@ -146,6 +146,7 @@ HOSTILE = {
     "deep links": ("<a>" * 100_000 + "end", "end"),
     "deep tables": ("<table><tr><td>" * 20_000 + "end", "end"),
     "deep lists": ("<ul><li>" * 30_000 + "end", "end"),
+    "stray end tags below open ones": ("<div></b>" * 60_000 + "end", "end"),
     "end tags": ("</p>" * 200_000 + "end", "end"),
     "unclosed starts": ("end<p>" + "<a " * 200_000, "end"),
     "unclosed attributes": ("end<p>" + "<a href='" * 200_000, "end"),

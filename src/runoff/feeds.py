@@ -18,10 +18,14 @@ _WEAK_CHARSETS = frozenset(("iso-8859-1", "latin-1", "us-ascii", "windows-1252")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _DECLARED = re.compile(rb"\A\s*<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)[\"']")
 _ELEMENT = re.compile(r"<(?:!doctype\s+(html)\b|([\w:.-]+))", re.IGNORECASE)
-_DECLARATION = re.compile(r"<\?xml\s[^>]{0,200}>", re.IGNORECASE)
+_ENTITY = re.compile(r"<!ENTITY\s+(?:(\w+)\s+)?[^\"'<>]*(?:\"([^\"]*)\"|'([^']*)')")
+_HARMLESS = re.compile(r"[^<>&%\"]*|&#\w+;")
+_MOST_ENTITIES = 100
+_MOST_GROWTH = 10_000_000
 _FORBIDDEN = re.compile("[\x0b\x0c\x1c-\x1f]")
 _REFERENCE = re.compile(r"&#([xX][0-9a-fA-F]+|\d+);?")
 _LONGEST_AUTHOR = 200
+_MOST_TAGS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,7 @@ def parse(data: bytes, source: str, *, content_type: str | None = None, base: st
 def is_feed(data: bytes) -> bool:
     """Whether some bytes begin as a feed does, in XML or JSON."""
     start, _ = text.decode(data[:20_000], *_charsets(None, data))
-    return _root(start) in _FEED_ROOTS or (start.lstrip().startswith("{") and "jsonfeed.org/version" in start)
+    return _root(start)[1] in _FEED_ROOTS or (start.lstrip().startswith("{") and "jsonfeed.org/version" in start)
 
 
 def _charsets(served: str | None, data: bytes) -> Iterator[str]:
@@ -76,22 +80,23 @@ def _finished(entries: Sequence[tuple[str, Document]], scope: str, warnings: lis
         warnings.append("the feed has no entries")
     if len(usable) < len(entries):
         warnings.append(f"{len(entries) - len(usable)} of {len(entries)} entries have neither title nor text; left out")
-    if any(len(document.author or "") > _LONGEST_AUTHOR for _, document in usable):
-        usable = [(key, _with_short_author(document)) for key, document in usable]
-        warnings.append(f"an author of more than {_LONGEST_AUTHOR} characters; cut")
-    documents = identity.settle([(identity.of_entry(key, document, scope), document) for key, document in usable])
+    short = [(entry_id, _shortened(document)) for entry_id, document in usable]
+    if short != usable:
+        warnings.append(f"an author of more than {_LONGEST_AUTHOR} characters, or more than {_MOST_TAGS} tags; cut")
+    documents = identity.settle([(identity.of_entry(key, document, scope), document) for key, document in short])
     if len(documents) < len(usable):
         warnings.append(f"{len(usable) - len(documents)} of {len(usable)} entries repeat another one; left out")
     return ParsedFeed(documents, tuple(warnings))
 
 
-def _with_short_author(document: Document) -> Document:
-    return replace(document, author=document.author[:_LONGEST_AUTHOR]) if document.author else document
+def _shortened(document: Document) -> Document:
+    author = document.author[:_LONGEST_AUTHOR] if document.author else None
+    return replace(document, author=author, tags=document.tags[:_MOST_TAGS])
 
 
 def _read_xml(markup: str, source: str, base: str) -> tuple[list[tuple[str, Document]], str, list[str]]:
     """Entry ids with documents, what identifies the feed, and warnings."""
-    root = _root(markup)
+    _, root = _root(markup)
     if root in ("", "html"):
         raise SourceError(f"{source}: got {_what_came(markup, root)}; expected an RSS, Atom, RDF or JSON feed")
     feed = _feedparser(_prepared(markup), source, base)
@@ -107,20 +112,24 @@ def _read_xml(markup: str, source: str, base: str) -> tuple[list[tuple[str, Docu
 
 @cache
 def _bounded_feedparser() -> Any:
-    """feedparser without its search for mail addresses in long names.
+    """feedparser without its search for mail addresses in long names, and for repetitions in long lists of tags.
 
-    That search takes the square of the name's length, and holds the interpreter lock while it does.
+    They take the square of the length; the former holds the interpreter lock while it does.
     """
     import feedparser
     from feedparser.mixin import _FeedParserMixin
 
-    search = _FeedParserMixin._sync_author_detail
+    search, add = _FeedParserMixin._sync_author_detail, _FeedParserMixin._add_tag
 
-    def bounded(self: Any, key: str = "author") -> None:
+    def bounded_search(self: Any, key: str = "author") -> None:
         if len(str(self._get_context().get(key) or "")) <= _LONGEST_AUTHOR:
             search(self, key)
 
-    _FeedParserMixin._sync_author_detail = bounded
+    def bounded_add(self: Any, term: Any, scheme: Any, label: Any) -> None:
+        if len(self._get_context().get("tags") or ()) <= _MOST_TAGS:
+            add(self, term, scheme, label)
+
+    _FeedParserMixin._sync_author_detail, _FeedParserMixin._add_tag = bounded_search, bounded_add
     return feedparser
 
 
@@ -135,17 +144,25 @@ def _feedparser(data: bytes, source: str, base: str) -> Any:
 
 
 def _prepared(markup: str) -> bytes:
-    """UTF-8 that feedparser reads well: nothing that XML forbids, and a head in the one form that it expects.
+    """UTF-8 that feedparser reads well: nothing that XML forbids, and of the head only harmless entities.
 
-    It finds document types and dangerous entities, to drop them, where each begins a line; and in the head it takes the
-    square of the number of line breaks.
+    What else may stand before the first element can keep feedparser busy for hours, or make it fill the memory.
     """
     markup = _REFERENCE.sub(_checked_reference, _FORBIDDEN.sub(" ", text.clean(markup)))
-    markup = markup[max(markup.find("<"), 0) :]
-    first = re.search(r"<\w", markup)
-    head, rest = (markup[: first.start()], markup[first.start() :]) if first else (markup, "")
-    head = re.sub(r"\s+", "\n", _DECLARATION.sub("", head)).replace("<!", "\n<!")
-    return f"{head.strip()}\n{rest}".lstrip().encode("utf-8")
+    start, _ = _root(markup)
+    entities = _entities(markup[:start], markup.count("&", start))
+    head = f"<!DOCTYPE feed [\n{entities}]>\n" if entities else ""
+    return f"{head}{markup[start:]}".encode()
+
+
+def _entities(head: str, references: int) -> str:
+    """Declarations, a line each, of the entities that stand for a short text without markup."""
+    found = {match[1]: match[2] or match[3] or "" for match in _ENTITY.finditer(head)}
+    plain = {name: value for name, value in found.items() if name and not re.search('[<>&%"]', value)}
+    longest = max(map(len, plain.values()), default=0)
+    if len(found) > _MOST_ENTITIES or longest * references > _MOST_GROWTH:
+        return ""
+    return "".join(f'<!ENTITY {name} "{value}">\n' for name, value in plain.items())
 
 
 def _checked_reference(match: re.Match[str]) -> str:
@@ -158,15 +175,21 @@ def _checked_reference(match: re.Match[str]) -> str:
     return match[0] if allowed else "\ufffd"
 
 
-def _root(markup: str) -> str:
-    """Name of the first element in lower case; empty where there is none."""
+def _root(markup: str) -> tuple[int, str]:
+    """Where the first element begins, and its name in lower case; the end and no name where there is none."""
     at = markup.find("<")
     while at >= 0:
         if match := _ELEMENT.match(markup, at):
-            return (match[1] or match[2]).lower()
-        at = markup.find("-->" if markup.startswith("<!--", at) else "<", at + 1)
+            return at, (match[1] or match[2]).lower()
+        for opening, closing in (("<!--", "-->"), ("<?", "?>")):
+            if markup.startswith(opening, at):
+                at = markup.find(closing, at)
+                break
+        else:
+            entity = _ENTITY.match(markup, at)
+            at = entity.end() if entity else at + 1
         at = markup.find("<", at) if at >= 0 else at
-    return ""
+    return len(markup), ""
 
 
 def _what_came(markup: str, root: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import cpu
 from .errors import BackendError
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ class Session:
         return result
 
 
+_EXACT = {"avx512_vnni", "avx_vnni"}
+
+
 def _options(onnxruntime: Any) -> Any:
     """One thread a run, no spinning, memory in bounds.
 
@@ -77,8 +81,9 @@ def _options(onnxruntime: Any) -> Any:
     options.enable_mem_pattern = False
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.log_severity_level = 3
-    # Without VNNI, x86 kernels would add pairs of products in 16 bits and saturate.
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    if not _EXACT & set(cpu.features()):
+        # Without VNNI, x86 kernels add pairs of products in 16 bits and may saturate; with it this only costs time.
+        options.add_session_config_entry("session.x64quantprecision", "1")
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     return options
