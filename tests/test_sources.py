@@ -128,7 +128,7 @@ NO_DOCUMENT = {
     "an empty feed file": ("a.rss", b"", "empty document"),
     "another ending": ("a.docx", b"PK\x03\x04", ".docx"),
     "no ending": ("notes", b"plain text", "XML"),
-    "bytes that are no text": ("a.txt", bytes(range(32)) * 9, "no text"),
+    "bytes that are no text": ("a.txt", b"\x7fELF\x02\x01\x01 shop" * 9, "control characters"),
     "an archive of nothing": ("a.xml.gz", b"\x1f\x8b\x08", "gzip"),
     "a damaged archive": ("a.xml.gz", b"\x1f\x8b" + bytes(40), "gzip"),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -168,6 +170,20 @@ def test_hostile_input_ends(markup: str, expected: str) -> None:
     assert text.from_html(markup) == expected
     assert text.from_markup(markup)
     assert text.page(markup) == text.Page("", expected)
+
+
+def test_the_depth_that_the_parser_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A stray end tag costs it a look at each open element, so it is begun anew before these are many.
+    begun: list[Any] = []
+    begin = text._parser
+
+    def counted(target: Any) -> Any:
+        begun.append(target)
+        return begin(target)
+
+    monkeypatch.setattr(text, "_parser", counted)
+    assert text.from_html("<div></b>" * 20_000 + "end") == "end"
+    assert len(begun) > 10
 
 
 DECODED = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
@@ -130,9 +131,11 @@ def _headers(url: str, etag: str | None, last_modified: str | None) -> dict[str,
         raise FetchError(f"{redacted(url)}: not a usable address ({error})") from error
     if parts.username is not None:
         login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers |= urllib3.make_headers(basic_auth=login)
+        headers["Authorization"] = f"Basic {b64encode(login.encode('utf-8', 'replace')).decode()}"
     conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
-    return headers | {name: value for name, value in conditions.items() if value and value.isprintable()}
+    return headers | {
+        name: value for name, value in conditions.items() if value and value.isascii() and value.isprintable()
+    }
 
 
 def _within(seconds: float, url: str, get: Callable[[], Fetched]) -> Fetched:
@@ -195,7 +198,7 @@ def _follow(pool: urllib3.PoolManager, url: str, redirects: int) -> tuple[str, u
         if not identity.is_web(target):
             raise FetchError(f"{url}: leads to {target}; expected an http or https address")
         if urlsplit(target)[:2] != urlsplit(url)[:2]:
-            headers.pop("authorization", None)
+            headers.pop("Authorization", None)
         url = target
     raise FetchError(f"{url}: more than {redirects} redirects; expected fewer")
 

@@ -143,8 +143,11 @@ def _read_markdown(data: bytes, name: str) -> Found:
 
     decoded, warnings = _decoded(data, name)
     title, decoded = _without_front_matter(text.clean(decoded).replace("\r\n", "\n"))
-    page = text.page(MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(decoded))
-    return _document(name, text.Page(title, page.body) if title and title != page.title else page), warnings
+    markup = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(decoded)
+    page = text.page(markup)
+    if title and title != page.title:
+        page = text.Page(title, text.from_html(markup))  # the heading stays, since it is not the title
+    return _document(name, page), warnings
 
 
 def _without_front_matter(markdown: str) -> tuple[str, str]:
