@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from itertools import pairwise
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -279,3 +281,30 @@ def test_words_counts_long_runs_in_parts() -> None:
     assert chunking.words("x" * LONGEST_WORD) == 1
     assert chunking.words("x" * (LONGEST_WORD + 1)) > 1
     assert chunking.words("支払い") == 2
+
+
+def work(body: str, setting: ChunkSettings) -> int:
+    """How many lines of the module run while a text is cut."""
+    lines = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal lines
+        if frame.f_code.co_filename != chunking.__file__:
+            return None
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        chunk(document(body), setting)
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+@pytest.mark.parametrize("unit", ["word. ", "x", "a\n\n", "。", "日本", "e.g. A", "👩\u200d", "\u0301"], ids=ascii)
+def test_work_grows_with_the_text(unit: str) -> None:
+    few, many = (work(unit * count, ChunkSettings(50, 10)) for count in (2_000, 4_000))
+    assert few > 100
+    assert many < 2.2 * few

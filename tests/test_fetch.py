@@ -7,6 +7,7 @@ import gzip
 import socket
 import threading
 import zlib
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -440,3 +441,55 @@ def test_retries_below_zero() -> None:
 def test_redacted() -> None:
     assert redacted("https://a:b@shop.example/x?y=1") == "https://shop.example/x?y=1"
     assert redacted("https://shop.example/x@y") == "https://shop.example/x@y"
+
+
+def logins(server: Server) -> list[str | None]:
+    """What was sent as a login, request by request."""
+    return [headers.get("Authorization") for _, headers in server.asked]
+
+
+@pytest.mark.parametrize(
+    ("login", "expected"),
+    [("user:a%20b", b"user:a b"), ("user", b"user:"), ("%D0%B8:日", "и:日".encode())],
+    ids=ascii,
+)
+def test_credentials_are_sent(server: Server, login: str, expected: bytes) -> None:
+    server.answers["/old"] = lambda handler: handler.reply(302, Location="/feed")
+    server.answers["/feed"] = lambda handler: handler.reply(200, BODY)
+    get(f"http://{login}@{server.address}/old")
+    assert logins(server) == [f"Basic {b64encode(expected).decode()}"] * 2
+
+
+def test_credentials_are_for_their_host_alone(server: Server) -> None:
+    with Server() as other:
+        thread = threading.Thread(target=other.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        server.answers["/old"] = lambda handler: handler.reply(302, Location=other.at("/feed"))
+        other.answers["/feed"] = lambda handler: handler.reply(200, BODY)
+        answer, _ = get(f"http://user:{SECRET}@{server.address}/old")
+        other.shutdown()
+        thread.join()
+    assert answer.final_url == other.at("/feed")
+    assert logins(server) != [None]
+    assert logins(other) == [None]
+
+
+@pytest.mark.parametrize("etag", ['"v1"\r\nX-Evil: 1', "\x00", "日"], ids=ascii)
+def test_what_is_no_header_is_not_sent(server: Server, etag: str) -> None:
+    server.answers["/feed"] = lambda handler: handler.reply(200, BODY)
+    get(server.at("/feed"), etag=etag)
+    [(_, headers)] = server.asked
+    assert "If-None-Match" not in headers
+    assert "X-Evil" not in headers
+
+
+def test_an_endless_body_of_a_redirect_is_not_read(server: Server) -> None:
+    def endless(handler: Handler) -> None:
+        handler.send_response(302)
+        handler.send_header("Location", "/new")
+        handler.end_headers()
+        handler.pour(b"x" * 10_000)
+
+    server.answers["/old"] = endless
+    server.answers["/new"] = lambda handler: handler.reply(200, BODY)
+    assert get(server.at("/old"))[0].body == BODY

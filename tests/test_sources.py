@@ -73,6 +73,7 @@ def test_a_markdown_file(write: Write) -> None:
 MARKDOWN = {
     "no heading": ("Just text.", "fees", "Just text."),
     "front matter": ("---\ntitle: 'Our fees'\ntags: [a]\n---\nText.", "Our fees", "Text."),
+    "front matter beside a heading": ("---\ntitle: Fees\n---\n# Prices\n\nText.", "Fees", "Prices\n\nText."),
     "code keeps its brackets": ("# T\n\n    List<String> & x\n", "T", "List<String> & x"),
     "table": ("# T\n\n| a | b |\n|---|---|\n| 1 | 2 |\n", "T", "a b\n\n1 2"),
     "HTML": ("# T\n\n<div>one</div>\n\n<script>no</script>\n", "T", "one"),

@@ -24,6 +24,7 @@ _MOST_ENTITIES = 100
 _MOST_GROWTH = 10_000_000
 _FORBIDDEN = re.compile("[\x0b\x0c\x1c-\x1f]")
 _REFERENCE = re.compile(r"&#([xX][0-9a-fA-F]+|\d+);?")
+_MAIL = re.compile(r"\S+@\S+\s+\((.+)\)|(.+?)\s*(?:<\S+@\S+>|\(\S+@\S+\))")
 _LONGEST_AUTHOR = 200
 _MOST_TAGS = 1000
 
@@ -114,7 +115,8 @@ def _read_xml(markup: str, source: str, base: str) -> tuple[list[tuple[str, Docu
 def _bounded_feedparser() -> Any:
     """feedparser without its search for mail addresses in long names, and for repetitions in long lists of tags.
 
-    They take the square of the length; the former holds the interpreter lock while it does.
+    They take the square of the length, and the former holds the interpreter lock while it does. For what else in the
+    process uses feedparser nothing changes, names and lists of such a length apart.
     """
     import feedparser
     from feedparser.mixin import _FeedParserMixin
@@ -256,9 +258,17 @@ def _link(entry: dict[str, Any], base: str) -> str | None:
 
 
 def _author(entry: dict[str, Any]) -> str | None:
-    names = [str(author.get("name") or "") for author in entry.get("authors") or ()]
+    """The names of the authors; of a single one as it was written, since feedparser knows few domains by their ends."""
+    authors = entry.get("authors") or ()
+    names = [str(author.get("name") or "") for author in authors] if len(authors) > 1 else []
     lines = dict.fromkeys(filter(None, map(text.line, names)))
-    return ", ".join(lines) or text.line(str(entry.get("author") or "")) or None
+    return ", ".join(lines) or _without_mail(text.line(str(entry.get("author") or ""))) or None
+
+
+def _without_mail(author: str) -> str:
+    """The name where an author is ``address (name)``, ``name (address)`` or ``name <address>``."""
+    match = _MAIL.fullmatch(author) if len(author) <= _LONGEST_AUTHOR else None
+    return next(filter(None, match.groups())).strip() if match else author
 
 
 def _date(entry: dict[str, Any]) -> str | None:
