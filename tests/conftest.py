@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
@@ -43,6 +44,12 @@ ARTICLES = [
         "sourdough needs.",
     ),
 ]
+
+
+@functools.cache
+def chosen_backend() -> str:
+    """Name of the backend that `auto` takes on this machine."""
+    return BiEncoder.load().backend
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ import pytest
 import typer
 
 import runoff
-from conftest import ARTICLES
+from conftest import ARTICLES, chosen_backend
 from runoff import backends, cli, engine, models
 from runoff.artifact import MANIFEST, Artifact, blank_head, seal
 from runoff.cli import output, stderr
@@ -268,7 +268,7 @@ def test_json_of_a_search_is_as_documented(run: Run, store: Path) -> None:
     found = run("search", QUESTION, "--top", "3", "--candidates", "8", "--store", store, "--json").json
     assert list(found)[:4] == ["query", "backend", "hits", "timings_ms"]
     assert set(found) - {"query", "backend", "hits", "timings_ms"} == {"query_truncated", "reranked", "generation"}
-    assert (found["query"], found["backend"], found["reranked"]) == (QUESTION, "onnxruntime", True)
+    assert (found["query"], found["backend"], found["reranked"]) == (QUESTION, chosen_backend(), True)
     assert [hit["rank"] for hit in found["hits"]] == [1, 2, 3]
     for hit in found["hits"]:
         assert list(hit) == list(HIT_TYPES)
@@ -300,7 +300,9 @@ def test_table_says_the_same_as_the_json(run: Run, store: Path) -> None:
     assert body["text"][:40] in outcome.out
     assert body["url"] in outcome.out
     number = r"\d+\.\d"
-    times = rf"onnxruntime: {number} ms \(tokenize {number}, embed {number}, retrieve {number}, rerank {number}\)\n$"
+    times = (
+        rf"{chosen_backend()}: {number} ms \(tokenize {number}, embed {number}, retrieve {number}, rerank {number}\)\n$"
+    )
     assert re.search(times, outcome.out)
 
 
@@ -327,7 +329,7 @@ def test_narrow_terminals_lose_no_address(
     Engine(store, stages).add([Document("f" * 16, "Where rivers end", "A delta is where a river ends.", url=url)])
     monkeypatch.setenv("COLUMNS", str(columns))
     outcome = run("search", "what is a delta", "--top", "1", "--store", store)
-    table = outcome.out.split("\nonnxruntime:")[0].split("\n")
+    table = outcome.out.split(f"\n{chosen_backend()}:")[0].split("\n")
     assert all(len(line) <= columns for line in table)
     assert url in "".join(line.strip() for line in table)
 
@@ -408,7 +410,7 @@ def test_settings_out_of_range_end_with_one_line(run: Run, store: Path, args: tu
     assert outcome.out == ""
 
 
-@pytest.mark.parametrize("name", ["native", "tensorrt"])
+@pytest.mark.parametrize("name", ["openvino", "tensorrt"])
 def test_a_backend_that_is_not_there_is_refused_and_the_others_named(run: Run, store: Path, name: str) -> None:
     outcome = run("search", "x", "--backend", name, "--store", store)
     assert outcome.code == 2
@@ -514,7 +516,7 @@ def test_info_tells_machine_models_and_store(run: Run, store: Path) -> None:
     assert [model["name"] for model in found["models"]] == [models.DEFAULT_BI_ENCODER, models.DEFAULT_CROSS_ENCODER]
     for model in found["models"]:
         assert re.fullmatch("[0-9a-f]{64}", model["sha256"])
-        assert (model["backend"], "self-test" in model["reason"]) == ("onnxruntime", True)
+        assert (model["backend"], "self-test" in model["reason"]) == (chosen_backend(), True)
     assert (found["store"]["documents"], found["store"]["chunks"]) == (5, 10)
 
 

@@ -144,10 +144,17 @@ class OnnxRuntimeBackend:
 
 Factory = Callable[[Artifact, int | None], Backend]
 
-# Name to what loads it, in the order in which `auto` tries them. A new backend (the packed int8 encoder, `native`) is a
-# class with the members of `Backend` and one entry here, before onnxruntime if it is faster; its factory raises
-# BackendError where the machine lacks what it takes. The contract suite and `auto` then know it.
-BACKENDS: dict[str, Factory] = {"onnxruntime": OnnxRuntimeBackend.load}
+
+def _native(artifact: Artifact, threads: int | None) -> Backend:
+    from .native import NativeBackend
+
+    return NativeBackend.load(artifact, threads)
+
+
+# Name to what loads it, in the order in which `auto` tries them. A further backend is a class with the members of
+# `Backend` and one entry here; its factory raises BackendError where the machine lacks what it takes. The contract
+# suite and `auto` then know it.
+BACKENDS: dict[str, Factory] = {"native": _native, "onnxruntime": OnnxRuntimeBackend.load}
 
 _SELF_TEST_INPUTS = slice(0, 12, 3)
 

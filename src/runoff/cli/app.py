@@ -25,6 +25,7 @@ class Backend(str, Enum):
     """What runs the encoders."""
 
     auto = "auto"
+    native = "native"
     onnxruntime = "onnxruntime"
 
 

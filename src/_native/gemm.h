@@ -1,0 +1,169 @@
+/* Products of byte rows with packed weights, and what follows while a tile is in cache.
+ *
+ * A tile is up to TILE_ROWS rows by two vectors of columns, its sums held in named registers (an array would be spilled
+ * by gcc). Integers are exact, so a row's result does not depend on its tile. An epilogue then turns TILE_ROWS x PANEL
+ * integers into floats, row by row, always with the same operations.
+ */
+
+#define ROWS_1(X) X(0)
+#define ROWS_2(X) ROWS_1(X) X(1)
+#define ROWS_3(X) ROWS_2(X) X(2)
+#define ROWS_4(X) ROWS_3(X) X(3)
+#define ROWS_5(X) ROWS_4(X) X(4)
+#define ROWS_6(X) ROWS_5(X) X(5)
+#define ROWS_7(X) ROWS_6(X) X(6)
+#define ROWS_8(X) ROWS_7(X) X(7)
+#define ROWS_9(X) ROWS_8(X) X(8)
+#define ROWS_10(X) ROWS_9(X) X(9)
+#define ROWS_11(X) ROWS_10(X) X(10)
+#define ROWS_12(X) ROWS_11(X) X(11)
+#define ROWS_13(X) ROWS_12(X) X(12)
+#define ROWS_14(X) ROWS_13(X) X(13)
+#define ROWS_15(X) ROWS_14(X) X(14)
+#define ROWS_16(X) ROWS_15(X) X(15)
+
+#define TILE_ZERO(r) vi left##r = vi_set(0), right##r = vi_set(0);
+#define TILE_STEP(r) \
+    { \
+        bytes_u x = bytes_u_same(a + r * stride + k); \
+        left##r = dot4(left##r, x, w0); \
+        right##r = dot4(right##r, x, w1); \
+    }
+#define TILE_STORE(r) \
+    vi_store(sums + r * PANEL, left##r); \
+    vi_store(sums + r * PANEL + LANES, right##r);
+#define TILE(ROWS) \
+    static void tile_##ROWS(const uint8_t *a, ptrdiff_t stride, const int8_t *w, int depth, int32_t *sums) \
+    { \
+        ROWS_##ROWS(TILE_ZERO) \
+        for (ptrdiff_t k = 0; k < depth; k += 4, w += 4 * PANEL) { \
+            bytes_s w0 = bytes_s_load(w), w1 = bytes_s_load(w + 4 * LANES); \
+            ROWS_##ROWS(TILE_STEP) \
+        } \
+        ROWS_##ROWS(TILE_STORE) \
+    }
+
+typedef void tile_function(const uint8_t *, ptrdiff_t, const int8_t *, int, int32_t *);
+
+TILE(1)
+TILE(2)
+#if TILE_ROWS > 2
+TILE(3)
+TILE(4)
+#endif
+#if TILE_ROWS > 4
+TILE(5)
+TILE(6)
+TILE(7)
+TILE(8)
+TILE(9)
+TILE(10)
+TILE(11)
+TILE(12)
+#endif
+
+static tile_function *const tiles[TILE_ROWS + 1] = {
+    NULL, tile_1, tile_2,
+#if TILE_ROWS > 2
+    tile_3, tile_4,
+#endif
+#if TILE_ROWS > 4
+    tile_5, tile_6, tile_7, tile_8, tile_9, tile_10, tile_11, tile_12,
+#endif
+};
+
+/* A walk over the rows of one panel, tile by tile, with the sums of the current one. */
+struct tile {
+    const struct linear *linear;
+    struct bytes from;
+    int panel, end; /* panel of columns, rows in all */
+    int row, rows;  /* first row and rows of this tile */
+    int32_t sums[TILE_ROWS * PANEL] __attribute__((aligned(64)));
+};
+
+/* Weights come from memory once for each group of rows: while a panel is used, the next one is fetched, a share a tile. */
+static inline void fetch_ahead(const int8_t *panel, size_t size, const struct tile *tile)
+{
+    size_t from = size * tile->row / tile->end / 64 * 64, to = size * (tile->row + tile->rows) / tile->end;
+    for (; from < to; from += 64)
+        __builtin_prefetch(panel + size + from);
+}
+
+/* Multiplies the next tile; 0 when there is none. The rows left are split evenly, so that no tile is small. */
+static inline int next_tile(struct tile *tile)
+{
+    const struct linear *linear = tile->linear;
+    const int8_t *w = linear->weights + (size_t)tile->panel * PANEL * linear->in;
+    tile->row += tile->rows;
+    int rest = tile->end - tile->row, count = (rest + TILE_ROWS - 1) / TILE_ROWS;
+    if (rest == 0)
+        return 0;
+    tile->rows = (rest + count - 1) / count;
+    fetch_ahead(w, (size_t)PANEL * linear->in, tile);
+    for (int column = 0; column < PANEL; column += 2 * LANES)
+        tiles[tile->rows](tile->from.values + (size_t)tile->row * linear->in, linear->in, w + 4 * column, linear->in,
+                          tile->sums + column);
+    return 1;
+}
+
+static void products(const struct linear *linear, const uint8_t *a, int rows, int32_t *out)
+{
+    struct bytes from = {(uint8_t *)a, NULL, NULL};
+    for (int panel = 0; panel < linear->out / PANEL; panel++) {
+        struct tile tile = {linear, from, panel, rows, 0, 0};
+        while (next_tile(&tile))
+            for (int r = 0; r < tile.rows; r++)
+                memcpy(out + (size_t)(tile.row + r) * linear->out + panel * PANEL, tile.sums + r * PANEL, PANEL * 4);
+    }
+}
+
+/* LANES numbers of row r of a tile as floats: sum * scale - zero * column sum * scale + bias. */
+static inline vf dequantise(const struct tile *tile, int r, int column)
+{
+    const struct linear *linear = tile->linear;
+    int at = tile->panel * PANEL + column, row = tile->row + r;
+    float scale = tile->from.scale[row], zero = -scale * (float)tile->from.zero[row];
+    vf shift = vf_fma(vf_load(linear->sums + at), vf_set(zero), vf_load(linear->bias + at));
+    return vf_fma(vf_from(vi_load(tile->sums + r * PANEL + column)), vf_mul(vf_load(linear->scale + at), vf_set(scale)), shift);
+}
+
+/* What becomes of LANES numbers x on their way to `to`. */
+typedef void finish(vf x, float *to);
+
+static inline __attribute__((always_inline)) void run_linear(const struct linear *linear, struct bytes from, int rows,
+                                                             float *out, finish *finish)
+{
+    for (int panel = 0; panel < linear->out / PANEL; panel++) {
+        struct tile tile = {linear, from, panel, rows, 0, 0};
+        while (next_tile(&tile))
+            for (int r = 0; r < tile.rows; r++)
+                for (int c = 0; c < PANEL; c += LANES)
+                    finish(dequantise(&tile, r, c), out + (size_t)(tile.row + r) * linear->out + panel * PANEL + c);
+    }
+}
+
+static inline void finish_plain(vf x, float *to) { vf_store(to, x); }
+static inline void finish_add(vf x, float *to) { vf_store(to, vf_add(x, vf_load(to))); }
+
+/* GELU(x) = x * P(X <= x) = max(x, 0) - |x| * P(X <= -|x|) for a normal X: the erf form, absolute error below 1e-6. */
+static inline void finish_gelu(vf x, float *to)
+{
+    vf b = vf_minus_abs(x);
+    vf_store(to, vf_fma(b, vf_exp2(LOG2_TAIL(b)), vf_max(x, vf_set(0.0f))));
+}
+
+static void linear_plain(const struct linear *linear, struct bytes from, int rows, float *out)
+{
+    run_linear(linear, from, rows, out, finish_plain);
+}
+
+/* out += the product: the residual of both halves of a layer. */
+static void linear_add(const struct linear *linear, struct bytes from, int rows, float *out)
+{
+    run_linear(linear, from, rows, out, finish_add);
+}
+
+static void linear_gelu(const struct linear *linear, struct bytes from, int rows, float *out)
+{
+    run_linear(linear, from, rows, out, finish_gelu);
+}
