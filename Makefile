@@ -25,6 +25,7 @@ wheel: $(VENV)/.installed
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/assembly.py --text $(DATA)/nq_passages/corpus.jsonl.gz --json benchmarks/results/assembly.json
 	$(BIN)/python benchmarks/rerank_plan.py --text $(DATA)/nq_passages/corpus.jsonl.gz --stock $(STOCK) --json benchmarks/results/rerank_plan.json
+	$(BIN)/python benchmarks/native.py --text $(DATA)/nq_passages/corpus.jsonl.gz --json benchmarks/results/native.json
 	$(BIN)/python benchmarks/quantisation.py --collection $(DATA)/nq_passages --fp32 $(FP32) --json benchmarks/results/quantisation.json
 	$(BIN)/python benchmarks/first_answer.py --json benchmarks/results/first_answer.json
 

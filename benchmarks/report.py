@@ -39,6 +39,12 @@ Bias: the padded contender is onnxruntime with default settings apart from its t
 length before it batches would lose less on mix.
 """
 
+NATIVE = """## What does the native encoder gain?
+
+Both backends run the same artifact from the same token cache on the same threads, alternating in one process;
+onnxruntime by Runoff's plan, which is its fastest here.
+"""
+
 ASSEMBLY = """## What does the token cache save?
 
 Assembling 20 pairs from cached ids, against tokenising the 20 passages at query time instead.
@@ -69,7 +75,7 @@ def main() -> None:
 
 def build() -> str:
     """The page's text."""
-    parts = [HEAD, _rerank(_read("rerank_plan")), _assembly(_read("assembly"))]
+    parts = [HEAD, _rerank(_read("rerank_plan")), _native(_read("native")), _assembly(_read("assembly"))]
     parts += [_quantisation(_read("quantisation")), _first(_read("first_answer"))]
     return "\n".join(parts)
 
@@ -98,6 +104,14 @@ def _rerank(record: Mapping[str, Any]) -> str:
         for name, row in record["results"].items()
     ]
     return _section(RERANK, record, head, rows)
+
+
+def _native(record: Mapping[str, Any]) -> str:
+    rows = [
+        (name, _ms(row["native"]), _ms(row["onnxruntime"]), f"{row['ratio']:.2f}")
+        for name, row in record["results"].items()
+    ]
+    return _section(NATIVE, record, ("workload", "native, ms", "onnxruntime planned, ms", "ratio"), rows)
 
 
 def _assembly(record: Mapping[str, Any]) -> str:

@@ -58,11 +58,12 @@ def test_memory_is_flat_over_runs_of_every_length(session: Session) -> None:
     assert _anonymous_kib() - before < 4096
 
 
-def test_a_failing_run_is_a_typed_error(session: Session) -> None:
+def test_a_failing_run_is_a_typed_error_and_prints_nothing(session: Session, capfd: pytest.CaptureFixture[str]) -> None:
     ids = np.full((1, 600), 2003, dtype=np.int64)
     with pytest.raises(BackendError, match=r"batch of shape \(1, 600\)"):
         session.run(ids, np.zeros_like(ids), np.ones_like(ids))
     run(session, 5)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_what_is_no_graph_is_named(tmp_path: Path) -> None:

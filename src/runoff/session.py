@@ -80,7 +80,7 @@ def _options(onnxruntime: Any) -> Any:
     options.enable_cpu_mem_arena = True
     options.enable_mem_pattern = False
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # errors are raised, so they need not be printed too
     if not _EXACT & set(cpu.features()):
         # Without VNNI, x86 kernels add pairs of products in 16 bits and may saturate; with it this only costs time.
         options.add_session_config_entry("session.x64quantprecision", "1")
