@@ -186,6 +186,20 @@ def test_a_file_in_place_of_the_store_is_refused(tmp_path: Path) -> None:
         Engine.open(path)
 
 
+def test_a_folder_of_other_things_does_not_become_a_store(tmp_path: Path, articles: Path) -> None:
+    engine = Engine.open(articles.parent)
+    with pytest.raises(StoreError, match=r"holds 'articles\.jsonl'"):
+        engine.ingest(articles)
+    with pytest.raises(StoreMissingError):
+        engine.search(QUESTION)
+    assert [path.name for path in tmp_path.iterdir()] == ["articles.jsonl"]
+
+
+def test_a_prompt_names_the_setting_that_is_out_of_range(engine: Engine) -> None:
+    with pytest.raises(QueryError, match="candidates: got 0"):
+        engine.prompt(QUESTION, candidates=0)
+
+
 def test_only_documents_can_be_added(engine: Engine) -> None:
     with pytest.raises(DocumentError, match="item 0: got dict"):
         engine.add([{"title": "x"}])  # type: ignore[list-item]

@@ -219,6 +219,15 @@ def test_a_path_that_cannot_be_a_store_is_refused(tmp_path: Path) -> None:
         Store.create(file / "below", IDENTITY)
 
 
+def test_data_without_a_manifest_is_not_overwritten(store: Store) -> None:
+    fill(store, 1)
+    (store.folder / manifests.NAME).unlink()
+    before = {path.name: path.read_bytes() for path in store.folder.iterdir()}
+    with pytest.raises(StoreError, match=r"holds 'chunks-0\.bin' and no Runoff store"):
+        Store.create(store.folder, IDENTITY)
+    assert {path.name: path.read_bytes() for path in store.folder.iterdir()} == before
+
+
 def test_another_identity_is_refused_with_both_values(store: Store) -> None:
     store.require({"bi_encoder": "test"})
     with pytest.raises(StoreMismatchError, match=r"'test'.*'other'"):

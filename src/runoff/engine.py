@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import models, prompt, sources
+from . import manifest, models, prompt, sources
 from .backends import Scores
 from .chunking import ChunkSettings
 from .documents import Document
@@ -74,7 +74,7 @@ class Engine:
         """
         stages = ModelStages(models.find(bi_encoder), models.find(cross_encoder), backend, threads)
         engine = cls(Path(path), stages, chunking)
-        if engine.folder.exists() and not _is_empty_folder(engine.folder):
+        if engine.folder.is_file() or (engine.folder / manifest.NAME).exists():
             engine._open_store()
         return engine
 
@@ -203,6 +203,7 @@ class Engine:
             BudgetError: the budget cannot hold the template with the question.
             QueryError, StoreError: as for ``search``.
         """
+        check_count("candidates", candidates)
         result = self.search(question, candidates, candidates, rerank=rerank)
         passages = [PromptPassage(title=hit.title, url=hit.url, text=hit.text) for hit in result.hits]
         return prompt.build(question, passages, max_tokens=max_tokens, counter=self.stages.counter), result
@@ -295,7 +296,3 @@ def _hits(
             first_stage=FirstStage(i + 1, similarity),
             truncated=scores is not None and bool(scores.truncated[i]),
         )
-
-
-def _is_empty_folder(path: Path) -> bool:
-    return path.is_dir() and not any(path.iterdir())

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import lock
 from . import manifest as manifests
 from .errors import StoreDamagedError, StoreError, StoreMismatchError
 from .index import VectorIndex, load_graph
 from .lock import folder_lock
 from .manifest import Manifest
 from .snapshot import Snapshot
-from .writer import Writer, graph_name, is_own_file
+from .writer import Writer, graph_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Store:
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            strangers = sorted(path.name for path in folder.iterdir() if not is_own_file(path.name))
+            strangers = sorted(path.name for path in folder.iterdir() if path.name not in _FIRST_FILES)
         except OSError as error:
             raise StoreError(f"{folder}: cannot become a store ({error.strerror}). Choose another path.") from error
         if strangers:
@@ -120,6 +121,10 @@ class Store:
         """
         with folder_lock(self.folder):
             yield Writer(self.folder, self.current().snapshot)
+
+
+# All that a first save which died may leave: the manifest comes before any data. Data without one is somebody's loss.
+_FIRST_FILES = (manifests.NAME, f"{manifests.NAME}.new", lock.NAME)
 
 
 def _load(folder: Path, *, verify: bool) -> Generation:
