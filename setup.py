@@ -39,7 +39,11 @@ setup(
     package_dir={"": "src", "runoff._models": "models"},
     package_data={"runoff": ["py.typed", "*.pyi", "demo/*.xml", "demo/*.jsonl"], "runoff._models": ["**/*"]},
     ext_modules=cythonize(
-        [extension("_pairs", "pairs.pyx"), extension("_encoder", "_encoder.pyx", *ENCODER)],
+        [
+            extension("_pairs", "pairs.pyx"),
+            extension("_bm25", "bm25.pyx"),
+            extension("_encoder", "_encoder.pyx", *ENCODER),
+        ],
         compiler_directives=DIRECTIVES,
     ),
 )
