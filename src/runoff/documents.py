@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import Literal
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+from .errors import DocumentError
 
 Kind = Literal["headline", "body"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+FieldValue: TypeAlias = str | bool | int | float | tuple[str, ...]
+
+# Names that a document's own fields cannot have, since they mean something already.
+RESERVED = frozenset(
+    "id title body text url source published author tags language kind first_seen".split()  # noqa: SIM905
+)
+MOST_FIELDS = 50
+LONGEST_FIELD_NAME = 64
+LONGEST_FIELD_TEXT = 1000
+MOST_FIELD_ITEMS = 100
+LARGEST_WHOLE = 2**63 - 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +38,13 @@ class Document:
         published: UTC time as ``YYYY-MM-DDTHH:MM:SSZ``, or None where the source names none.
         author: name of the author, or None.
         tags: the source's own labels, in its order.
+        language: BCP 47 tag of at most language, script and region, such as ``en`` or ``pt-BR``; None where the source
+            states none.
+        fields: what else the source states, by name: a text, a whole number of 64 bits, a finite number, a truth value
+            or texts. `field_problem` tells the bounds. Not to be changed.
+
+    Raises:
+        DocumentError: a field's name or value is not as above.
     """
 
     id: str
@@ -32,11 +55,61 @@ class Document:
     published: str | None = None
     author: str | None = None
     tags: tuple[str, ...] = ()
+    language: str | None = None
+    fields: Mapping[str, FieldValue] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if not self.fields:
+            return
+        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in self.fields.items()}
+        problems = (f"{name!s:.80}: {problem}" for name in fields if (problem := field_problem(name, fields[name])))
+        if problem := next(problems, None):
+            raise DocumentError(f"field {problem}")
+        if len(fields) > MOST_FIELDS:
+            raise DocumentError(f"got {len(fields)} fields; expected at most {MOST_FIELDS}")
+        object.__setattr__(self, "fields", fields)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Document:
+        """The document of a JSON object that `to_record` gave."""
+        return cls(**{**record, "tags": tuple(record["tags"])})
+
+    def to_record(self) -> dict[str, Any]:
+        """A JSON object that holds all of the document."""
+        return asdict(self)
 
     @property
     def text_hash(self) -> str:
         """SHA-256 (hexadecimal) of title and body: equal hashes need no new embedding."""
         return hashlib.sha256(f"{self.title}\x00{self.body}".encode()).hexdigest()
+
+
+def field_problem(name: object, value: object) -> str | None:
+    """Why this cannot be one of a document's own fields, or None where it can: what came and what was expected."""
+    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_FIELD_NAME or not name.isprintable():
+        return f"expected a name of 1 to {LONGEST_FIELD_NAME} printable characters"
+    if name in RESERVED:
+        return "the name is taken; expected another"
+    return _value_problem(value)
+
+
+def _value_problem(value: object) -> str | None:
+    if type(value) is int:
+        return None if abs(value) <= LARGEST_WHOLE else "got a larger number; expected one of 64 bits"
+    if type(value) is float:
+        return None if math.isfinite(value) else f"got {value}; expected a finite number"
+    if type(value) is tuple and len(value) > MOST_FIELD_ITEMS:
+        return f"got {len(value)} texts; expected at most {MOST_FIELD_ITEMS}"
+    texts = value if type(value) is tuple else (value,)
+    if type(value) is not bool and not all(type(one) is str for one in texts):
+        return f"got {_named(value)}; expected a text, a number, true, false or a list of texts"
+    if any(len(one) > LONGEST_FIELD_TEXT for one in texts if isinstance(one, str)):
+        return f"got a text of more than {LONGEST_FIELD_TEXT} characters; expected a shorter one"
+    return None
+
+
+def _named(value: object) -> str:
+    return "a list of other things" if isinstance(value, list | tuple) else type(value).__name__
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ RunoffError
     FetchError         an address that did not answer with a document
   DocumentError        a record that cannot become a document
   QueryError           a query or a search setting out of range
+    FilterError          a filter that cannot be read, or that asks for what the store does not have
   BudgetError          a token budget that cannot hold the prompt
   ModelError           a model artifact that is missing, damaged or unfit
     ArtifactDamagedError   bytes on disk differ from the manifest
@@ -38,6 +39,10 @@ class DocumentError(RunoffError, ValueError):
 
 class QueryError(RunoffError, ValueError):
     """A query or a search setting is out of range."""
+
+
+class FilterError(QueryError):
+    """A filter cannot be read, compares what cannot be compared, or names a field that the store does not have."""
 
 
 class BudgetError(RunoffError, ValueError):

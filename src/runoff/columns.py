@@ -1,0 +1,455 @@
+"""What documents say of themselves, column by column, so that a filter reads only what it asks about.
+
+A segment holds the values of consecutive document rows and never changes. It is one flat run of bytes, little-endian,
+each array at a multiple of 8:
+
+    header      magic "RUNOFFCS", format, number of columns, first document row, number of document rows
+    directory   for each column, in the order of name and type: an entry of type ``ENTRY``
+    columns     for each column:
+      name        UTF-8
+      rows        u4, rising: the rows, counted within the segment, that have a value; none of them stored if all have
+      bounds      i8, lists only: where the items of each of these rows begin and, at last, end
+      values      texts and items: u4, the place in the dictionary; dates: i8, seconds since 1970 in UTC; whole numbers:
+                  i8; other numbers: f8; truth values: u1, 0 or 1
+      starts      i8, texts and lists only: where each text of the dictionary begins and, at last, the end
+      dictionary  the distinct texts in UTF-8, rising by their bytes (which is the order of code points), each ended
+                  by a byte 0xFF, which UTF-8 never has
+
+An empty text and an empty list count as no value. A name has a column for each type that its values have.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from enum import IntEnum
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .documents import Document
+from .errors import StoreDamagedError
+
+Mask = NDArray[np.bool_]
+Bytes = NDArray[np.uint8]
+
+FORMAT = 1
+HEADER = np.dtype([("magic", "S8"), ("format", "<u4"), ("columns", "<u4"), ("first_row", "<u8"), ("rows", "<u8")])
+ENTRY = np.dtype(
+    [
+        ("offset", "<u8"),
+        ("rows", "<u8"),
+        ("values", "<u8"),
+        ("texts", "<u8"),
+        ("text_bytes", "<u8"),
+        ("name_bytes", "<u4"),
+        ("type", "<u4"),
+    ]
+)
+_MAGIC = b"RUNOFFCS"
+_END = b"\xff"
+_ALIGNMENT = 8
+
+
+class ValueType(IntEnum):
+    """The types of values, as a segment numbers them."""
+
+    TEXT = 1
+    LIST = 2
+    DATE = 3
+    WHOLE = 4
+    REAL = 5
+    TRUTH = 6
+
+
+# The fields that every document has, where they have a value.
+DOCUMENT_FIELDS: dict[str, ValueType] = {
+    "id": ValueType.TEXT,
+    "title": ValueType.TEXT,
+    "url": ValueType.TEXT,
+    "source": ValueType.TEXT,
+    "published": ValueType.DATE,
+    "author": ValueType.TEXT,
+    "tags": ValueType.LIST,
+    "language": ValueType.TEXT,
+}
+_OWN_TYPES: dict[type, ValueType] = {
+    str: ValueType.TEXT,
+    tuple: ValueType.LIST,
+    int: ValueType.WHOLE,
+    float: ValueType.REAL,
+    bool: ValueType.TRUTH,
+}
+_DTYPES: dict[ValueType, np.dtype[Any]] = {
+    ValueType.TEXT: np.dtype("<u4"),
+    ValueType.LIST: np.dtype("<u4"),
+    ValueType.DATE: np.dtype("<i8"),
+    ValueType.WHOLE: np.dtype("<i8"),
+    ValueType.REAL: np.dtype("<f8"),
+    ValueType.TRUTH: np.dtype("<u1"),
+}
+_BYTE, _ROW, _PLACE = np.dtype("u1"), np.dtype("<u4"), np.dtype("<i8")
+_EPOCH, _SECOND = datetime(1970, 1, 1, tzinfo=timezone.utc), timedelta(seconds=1)
+
+
+def encode(text: str) -> bytes:
+    """UTF-8, whose order is that of code points; lone surrogates are let through."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def value(document: Document, name: str) -> tuple[ValueType, Any] | None:
+    """The type and value of one of a document's fields, a date in seconds since 1970 in UTC; None where it has none."""
+    if name == "published":
+        moment = _seconds(document.published)
+        return None if moment is None else (ValueType.DATE, moment)
+    known = DOCUMENT_FIELDS.get(name)
+    found = document.fields.get(name) if known is None else getattr(document, name)
+    if found is None or found == "" or found == ():
+        return None
+    return _OWN_TYPES[type(found)] if known is None else known, found
+
+
+def build(first_row: int, documents: Sequence[Document]) -> bytes:
+    """The segment of documents that have consecutive rows, the first of them ``first_row``."""
+    found: dict[tuple[str, ValueType], tuple[list[int], list[Any]]] = defaultdict(lambda: ([], []))
+    for row, document in enumerate(documents):
+        for name in (*DOCUMENT_FIELDS, *document.fields):
+            typed = value(document, name)
+            if typed is not None:
+                rows, values = found[name, typed[0]]
+                rows.append(row)
+                values.append(typed[1])
+    parts = {(name, kind): _parts(kind, rows, values) for (name, kind), (rows, values) in found.items()}
+    return _segment(first_row, len(documents), parts)
+
+
+def merge(segments: Sequence[Segment], keep: Mask | None = None) -> bytes:
+    """One segment in place of several that follow each other: the same bytes that `build` gives for all the documents.
+
+    Args:
+        segments: at least one, in the order of their rows.
+        keep: bool, shape [rows of all segments]: rows to keep; those that stay move together. None keeps all.
+
+    Raises:
+        ValueError: the segments do not follow each other, or ``keep`` has another length.
+        StoreDamagedError: a segment is not sound.
+    """
+    if problem := _check_order(segments, segments[0].first_row):
+        raise ValueError(problem)
+    total = sum(segment.rows for segment in segments)
+    keep = np.ones(total, dtype=bool) if keep is None else keep
+    if keep.shape != (total,):
+        raise ValueError(f"keep: got shape {keep.shape}; expected ({total},)")
+    moved = np.cumsum(keep) - 1
+    found: dict[tuple[str, ValueType], list[_Parts]] = defaultdict(list)
+    start = 0
+    for segment in segments:
+        window = slice(start, start + segment.rows)
+        for column in chain.from_iterable(segment.columns.values()):
+            found[column.name, column.type].append(column.kept(keep[window], moved[window]))
+        start = window.stop
+    parts = {key: _joined(pieces) for key, pieces in found.items() if any(len(piece.rows) for piece in pieces)}
+    return _segment(segments[0].first_row, int(keep.sum()), parts)
+
+
+class Columns:
+    """The metadata of all documents of a store, from segments that cover their rows without gap or overlap.
+
+    Safe to share between threads. A segment may be shared with other instances, and keeps what it has checked.
+
+    Attributes:
+        segments: in the order of their rows.
+        rows: number of document rows.
+        types: the types of the values of each field.
+
+    Raises:
+        StoreDamagedError: the segments do not follow each other from row 0.
+    """
+
+    def __init__(self, segments: Iterable[Segment]) -> None:
+        self.segments = sorted(segments, key=lambda segment: (segment.first_row, segment.rows))
+        if problem := _check_order(self.segments, 0):
+            raise StoreDamagedError(f"columns: {problem}")
+        self.rows = sum(segment.rows for segment in self.segments)
+        types: dict[str, set[ValueType]] = defaultdict(set)
+        for segment in self.segments:
+            for name, columns in segment.columns.items():
+                types[name].update(column.type for column in columns)
+        self.types: Mapping[str, set[ValueType]] = dict(types)
+
+    def mask(self, name: str, test: Callable[[Column], Mask | None]) -> Mask:
+        """bool, shape [rows]: where a field has a value that passes a test.
+
+        Args:
+            name: the field.
+            test: gives for a column a bool for each of its rows that have a value, or None for none of them.
+
+        Raises:
+            StoreDamagedError: a column is not sound.
+        """
+        mask = np.zeros(self.rows, dtype=bool)
+        for segment in self.segments:
+            for column in segment.columns.get(name, ()):
+                hits = test(column)
+                if hits is not None:
+                    column.mark(mask[segment.first_row : segment.first_row + segment.rows], hits)
+        return mask
+
+
+class Segment:
+    """A segment's directory; its columns are checked when they are first used.
+
+    Attributes:
+        first_row: the document row of its first row.
+        rows: number of rows.
+        columns: by name, one for each type of value.
+
+    Args:
+        data: uint8, the segment's bytes, not to be changed.
+        where: the file that it stands in, for messages.
+
+    Raises:
+        StoreDamagedError: it is no segment, or arrays that it names lie outside of it.
+    """
+
+    def __init__(self, data: Bytes, where: str = "columns") -> None:
+        cursor = _Cursor(data, where)
+        header = cursor.take(HEADER, 1)[0]
+        if header["magic"] != _MAGIC or header["format"] != FORMAT:
+            raise StoreDamagedError(f"{where}: expected columns of format {FORMAT}")
+        self.first_row, self.rows = int(header["first_row"]), int(header["rows"])
+        self.columns: dict[str, list[Column]] = {}
+        for entry in cursor.take(ENTRY, int(header["columns"])).tolist():
+            column = Column(data, entry, self.rows, where)
+            same = self.columns.setdefault(column.name, [])
+            if column.type in [other.type for other in same] or not _may_be(column.name, column.type):
+                raise StoreDamagedError(f"{where}: the column {column.name!r} has a type that it cannot have")
+            same.append(column)
+
+
+class Column:
+    """The values of one name and type in a segment, which are checked when `values` is first read."""
+
+    def __init__(self, data: Bytes, entry: tuple[int, ...], segment_rows: int, where: str) -> None:
+        offset, rows, values, texts, text_bytes, name_bytes, kind = entry
+        if kind not in _DTYPES or rows > segment_rows:
+            raise StoreDamagedError(f"{where}: a column of type {kind} with values for {rows} of {segment_rows} rows")
+        self.type = ValueType(kind)
+        is_list, has_texts = self.type is ValueType.LIST, self.type in (ValueType.LIST, ValueType.TEXT)
+        cursor = _Cursor(data, where, offset)
+        self.name = cursor.take(_BYTE, name_bytes).tobytes().decode("utf-8", "replace")
+        self._row_count, self._segment_rows, self._where = rows, segment_rows, where
+        self._rows = cursor.take(_ROW, rows) if rows < segment_rows else None
+        self._bounds = cursor.take(_PLACE, rows + 1) if is_list else None
+        self._values = cursor.take(_DTYPES[self.type], values)
+        self._starts = cursor.take(_PLACE, texts + 1 if has_texts else 0)
+        self._dictionary = cursor.take(_BYTE, text_bytes)
+
+    @cached_property
+    def values(self) -> NDArray[Any]:
+        """A value for each row that has one, or for each item of its list; texts as places in the dictionary.
+
+        Raises:
+            StoreDamagedError: the column is not sound. Nothing else that a column offers is to be used before.
+        """
+        if not self._is_sound():
+            raise StoreDamagedError(f"{self._where}: the column {self.name!r} is not sound")
+        return self._values
+
+    @property
+    def text_count(self) -> int:
+        """Number of texts in the dictionary."""
+        return max(len(self._starts) - 1, 0)
+
+    def text(self, place: int) -> bytes:
+        """A text of the dictionary, in UTF-8."""
+        return self._dictionary[int(self._starts[place]) : int(self._starts[place + 1]) - 1].tobytes()
+
+    def place(self, text: bytes) -> int:
+        """How many texts of the dictionary come before this one."""
+        return bisect_left(range(self.text_count), text, key=self.text)
+
+    def containing(self, part: bytes) -> Mask:
+        """bool, shape [text_count]: which texts of the dictionary hold a part, in UTF-8."""
+        data = self._dictionary.tobytes()
+        found = []
+        at = data.find(part)
+        while at >= 0:
+            found.append(at)
+            at = data.find(part, data.find(_END, at))
+        mask = np.zeros(self.text_count, dtype=bool)
+        mask[np.searchsorted(self._starts, np.array(found, dtype=_PLACE), side="right") - 1] = True
+        return mask
+
+    def mark(self, mask: Mask, hits: Mask) -> None:
+        """Set the rows, in a mask of the segment's, of which a value is among the hits (bool, shape [values])."""
+        if self._bounds is not None and len(hits):
+            hits = np.logical_or.reduceat(hits, self._bounds[:-1])
+        if self._rows is None:
+            mask |= hits
+        else:
+            mask[self._rows[hits]] = True
+
+    def kept(self, keep: Mask, moved: NDArray[np.int64]) -> _Parts:
+        """What is left of the column where only some of the segment's rows are kept, and where they move."""
+        values = self.values
+        rows = np.arange(self._segment_rows) if self._rows is None else self._rows
+        chosen = keep[rows]
+        bounds = None
+        if self._bounds is not None:
+            lengths = np.diff(self._bounds)
+            values = values[np.repeat(chosen, lengths)]
+            bounds = _bounds(lengths[chosen])
+        else:
+            values = values[chosen]
+        texts = None
+        if len(self._starts):
+            used, values = np.unique(values, return_inverse=True)
+            texts = [self.text(place) for place in used.tolist()]
+        return _Parts(moved[rows[chosen]], values, bounds, texts)
+
+    def _is_sound(self) -> bool:
+        count = len(self._values)
+        if self._rows is not None and not (_rises(self._rows) and _ends_below(self._rows, self._segment_rows)):
+            return False
+        if self._bounds is None and count != self._row_count:
+            return False
+        if self._bounds is not None and not _divides(self._bounds, count):
+            return False
+        if not len(self._starts):
+            return True
+        if not _divides(self._starts, len(self._dictionary)):
+            return False
+        ended = (self._dictionary[self._starts[1:] - 1] == _END[0]).all()
+        return bool(ended and (not count or self._values.max() < self.text_count))
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a column is made of; ``values`` are places in ``texts``, which rise, where there are any."""
+
+    rows: NDArray[Any]
+    values: NDArray[Any]
+    bounds: NDArray[Any] | None = None
+    texts: list[bytes] | None = None
+
+
+class _Cursor:
+    """Takes one array after the other out of a segment."""
+
+    def __init__(self, data: Bytes, where: str, offset: int = 0) -> None:
+        self._data, self._where, self._offset = data, where, offset
+
+    def take(self, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+        """The next ``count`` elements, without copying them.
+
+        Raises:
+            StoreDamagedError: there are not so many.
+        """
+        start, end = self._offset, self._offset + count * dtype.itemsize
+        if end > len(self._data):
+            raise StoreDamagedError(f"{self._where}: holds {len(self._data)} bytes; expected at least {end}")
+        self._offset = end + -end % _ALIGNMENT
+        return self._data[start:end].view(dtype)
+
+
+def _parts(kind: ValueType, rows: Sequence[int], values: Sequence[Any]) -> _Parts:
+    if kind is ValueType.TEXT:
+        texts, places = _dictionary([encode(text) for text in values])
+        return _Parts(np.array(rows), places, None, texts)
+    if kind is ValueType.LIST:
+        texts, places = _dictionary([encode(text) for items in values for text in items])
+        return _Parts(np.array(rows), places, _bounds([len(items) for items in values]), texts)
+    return _Parts(np.array(rows), np.array(values, dtype=_DTYPES[kind]))
+
+
+def _dictionary(texts: Sequence[bytes]) -> tuple[list[bytes], NDArray[Any]]:
+    distinct = sorted(set(texts))
+    places = {text: place for place, text in enumerate(distinct)}
+    return distinct, np.array([places[text] for text in texts], dtype=_DTYPES[ValueType.TEXT])
+
+
+def _joined(pieces: Sequence[_Parts]) -> _Parts:
+    """One column from the columns of segments that follow each other."""
+    rows = np.concatenate([piece.rows for piece in pieces])
+    bounds = None
+    if pieces[0].bounds is not None:
+        bounds = _bounds(np.concatenate([np.diff(piece.bounds) for piece in pieces if piece.bounds is not None]))
+    if pieces[0].texts is None:
+        return _Parts(rows, np.concatenate([piece.values for piece in pieces]), bounds)
+    texts = sorted(set().union(*(piece.texts or () for piece in pieces)))
+    places = {text: place for place, text in enumerate(texts)}
+    moved = [np.array([places[text] for text in piece.texts or ()], dtype=np.int64) for piece in pieces]
+    values = [new[piece.values] for new, piece in zip(moved, pieces, strict=True)]
+    return _Parts(rows, np.concatenate(values), bounds, texts)
+
+
+def _segment(first_row: int, rows: int, parts: Mapping[tuple[str, ValueType], _Parts]) -> bytes:
+    header = np.array([(_MAGIC, FORMAT, len(parts), first_row, rows)], dtype=HEADER)
+    offset = HEADER.itemsize + len(parts) * ENTRY.itemsize
+    entries, blocks = [], []
+    for (name, kind), part in sorted(parts.items(), key=lambda item: item[0]):
+        texts = [text + _END for text in part.texts or ()]
+        arrays = [
+            encode(name),
+            _packed(part.rows if len(part.rows) < rows else (), _ROW),
+            _packed(() if part.bounds is None else part.bounds, _PLACE),
+            _packed(part.values, _DTYPES[kind]),
+            _packed(() if part.texts is None else _bounds([len(text) for text in texts]), _PLACE),
+            b"".join(texts),
+        ]
+        block = b"".join(array + bytes(-len(array) % _ALIGNMENT) for array in arrays)
+        sizes = (len(part.rows), len(part.values), len(texts), len(arrays[-1]), len(arrays[0]))
+        entries.append((offset, *sizes, int(kind)))
+        blocks.append(block)
+        offset += len(block)
+    return b"".join((header.tobytes(), np.array(entries, dtype=ENTRY).tobytes(), *blocks))
+
+
+def _packed(values: Any, dtype: np.dtype[Any]) -> bytes:
+    return np.asarray(values).astype(dtype).tobytes()
+
+
+def _bounds(lengths: Any) -> NDArray[Any]:
+    return np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
+
+
+def _may_be(name: str, kind: ValueType) -> bool:
+    return DOCUMENT_FIELDS.get(name, kind) is kind and (kind is not ValueType.DATE or name in DOCUMENT_FIELDS)
+
+
+def _rises(values: NDArray[Any]) -> bool:
+    return bool((values[1:] > values[:-1]).all())
+
+
+def _ends_below(values: NDArray[Any], bound: int) -> bool:
+    return not len(values) or int(values[-1]) < bound
+
+
+def _divides(bounds: NDArray[Any], count: int) -> bool:
+    """Whether bounds cut ``count`` elements into parts that are not empty."""
+    return int(bounds[0]) == 0 and int(bounds[-1]) == count and _rises(bounds)
+
+
+def _check_order(segments: Sequence[Segment], first_row: int) -> str | None:
+    """What is wrong with the order of segments that should follow each other from a row."""
+    for segment in segments:
+        if segment.first_row != first_row:
+            return f"a segment begins at row {segment.first_row}; expected {first_row}"
+        first_row += segment.rows
+    return None
+
+
+def _seconds(stamp: str | None) -> int | None:
+    """A time as documents write it, in seconds since 1970; None where it is none."""
+    try:
+        moment = datetime.fromisoformat((stamp or "").replace("Z", "+00:00"))
+        return (moment - _EPOCH) // _SECOND
+    except (ValueError, TypeError):  # the latter: without a zone
+        return None
