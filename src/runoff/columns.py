@@ -106,7 +106,7 @@ def encode(text: str) -> bytes:
 def value(document: Document, name: str) -> tuple[ValueType, Any] | None:
     """The type and value of one of a document's fields, a date in seconds since 1970 in UTC; None where it has none."""
     if name == "published":
-        moment = _seconds(document.published)
+        moment = _stamped(document.published)
         return None if moment is None else (ValueType.DATE, moment)
     known = DOCUMENT_FIELDS.get(name)
     found = document.fields.get(name) if known is None else getattr(document, name)
@@ -275,17 +275,31 @@ class Column:
         """How many texts of the dictionary come before this one."""
         return bisect_left(range(self.text_count), text, key=self.text)
 
+    def between(self, low: Any, high: Any) -> Mask:
+        """Values from ``low`` up to, and without, ``high``: bool, shape [values]. None is no bound."""
+        hits: Mask = self.values >= low if low is not None else np.ones(len(self.values), dtype=bool)
+        if high is not None:
+            hits &= self.values < high
+        return hits
+
+    def within(self, ranges: Sequence[tuple[Any, Any]]) -> Mask:
+        """The same for several ranges, which rise and do not touch."""
+        borders = np.array(ranges, dtype=self.values.dtype).ravel()
+        hits: Mask = np.searchsorted(borders, self.values, side="right") % 2 == 1
+        return hits
+
     def containing(self, part: bytes) -> Mask:
-        """bool, shape [text_count]: which texts of the dictionary hold a part, in UTF-8."""
+        """Texts that have a part, in UTF-8: bool, shape [values]."""
         data = self._dictionary.tobytes()
         found = []
         at = data.find(part)
         while at >= 0:
             found.append(at)
             at = data.find(part, data.find(_END, at))
-        mask = np.zeros(self.text_count, dtype=bool)
-        mask[np.searchsorted(self._starts, np.array(found, dtype=_PLACE), side="right") - 1] = True
-        return mask
+        texts = np.zeros(self.text_count, dtype=bool)
+        texts[np.searchsorted(self._starts, np.array(found, dtype=_PLACE), side="right") - 1] = True
+        hits: Mask = texts[self.values]
+        return hits
 
     def mark(self, mask: Mask, hits: Mask) -> None:
         """Set the rows, in a mask of the segment's, of which a value is among the hits (bool, shape [values])."""
@@ -446,10 +460,14 @@ def _check_order(segments: Sequence[Segment], first_row: int) -> str | None:
     return None
 
 
-def _seconds(stamp: str | None) -> int | None:
+def seconds(moment: datetime) -> int:
+    """A time with a zone in whole seconds since 1970 in UTC."""
+    return (moment - _EPOCH) // _SECOND
+
+
+def _stamped(stamp: str | None) -> int | None:
     """A time as documents write it, in seconds since 1970; None where it is none."""
     try:
-        moment = datetime.fromisoformat((stamp or "").replace("Z", "+00:00"))
-        return (moment - _EPOCH) // _SECOND
+        return seconds(datetime.fromisoformat((stamp or "").replace("Z", "+00:00")))
     except (ValueError, TypeError):  # the latter: without a zone
         return None

@@ -84,9 +84,14 @@ class Document:
         return hashlib.sha256(f"{self.title}\x00{self.body}".encode()).hexdigest()
 
 
+def is_field_name(name: object) -> bool:
+    """Whether this can name a field."""
+    return isinstance(name, str) and 1 <= len(name) <= LONGEST_FIELD_NAME and name.isprintable()
+
+
 def field_problem(name: object, value: object) -> str | None:
     """Why this cannot be one of a document's own fields, or None where it can: what came and what was expected."""
-    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_FIELD_NAME or not name.isprintable():
+    if not is_field_name(name):
         return f"expected a name of 1 to {LONGEST_FIELD_NAME} printable characters"
     if name in RESERVED:
         return "the name is taken; expected another"
