@@ -3,10 +3,10 @@
 A segment holds the values of consecutive document rows and never changes. It is one flat run of bytes, little-endian,
 each array at a multiple of 8:
 
-    header      magic "RUNOFFCS", format, number of columns, first document row, number of document rows
+    header      of type ``HEADER``; the checksum is CRC-32 of what precedes it, the directory and the names
     directory   for each column, in the order of name and type: an entry of type ``ENTRY``
+    names       of the columns, in UTF-8
     columns     for each column:
-      name        UTF-8
       rows        u4, rising: the rows, counted within the segment, that have a value; none of them stored if all have
       bounds      i8, lists only: where the items of each of these rows begin and, at last, end
       values      texts and items: u4, the place in the dictionary; dates: i8, seconds since 1970 in UTC; whole numbers:
@@ -20,6 +20,7 @@ An empty text and an empty list count as no value. A name has a column for each 
 
 from __future__ import annotations
 
+import zlib
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +41,17 @@ Mask = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
 FORMAT = 1
-HEADER = np.dtype([("magic", "S8"), ("format", "<u4"), ("columns", "<u4"), ("first_row", "<u8"), ("rows", "<u8")])
+HEADER = np.dtype(
+    [
+        ("magic", "S8"),
+        ("format", "<u4"),
+        ("columns", "<u4"),
+        ("first_row", "<u8"),
+        ("rows", "<u8"),
+        ("name_bytes", "<u4"),
+        ("checksum", "<u4"),
+    ]
+)
 ENTRY = np.dtype(
     [
         ("offset", "<u8"),
@@ -196,6 +207,7 @@ class Columns:
         mask = np.zeros(self.rows, dtype=bool)
         for segment in self.segments:
             for column in segment.columns.get(name, ()):
+                column.verify()
                 hits = test(column)
                 if hits is not None:
                     column.mark(mask[segment.first_row : segment.first_row + segment.rows], hits)
@@ -223,44 +235,50 @@ class Segment:
         header = cursor.take(HEADER, 1)[0]
         if header["magic"] != _MAGIC or header["format"] != FORMAT:
             raise StoreDamagedError(f"{where}: expected columns of format {FORMAT}")
+        directory = cursor.take(ENTRY, int(header["columns"]))
+        names = cursor.take(_BYTE, int(header["name_bytes"])).tobytes()
+        if header["checksum"] != _checksum(header, directory, names):
+            raise StoreDamagedError(f"{where}: the checksum of its directory differs")
         self.first_row, self.rows = int(header["first_row"]), int(header["rows"])
-        self.columns: dict[str, list[Column]] = {}
-        for entry in cursor.take(ENTRY, int(header["columns"])).tolist():
-            column = Column(data, entry, self.rows, where)
-            same = self.columns.setdefault(column.name, [])
-            if column.type in [other.type for other in same] or not _may_be(column.name, column.type):
-                raise StoreDamagedError(f"{where}: the column {column.name!r} has a type that it cannot have")
-            same.append(column)
+        self.columns: dict[str, list[Column]] = defaultdict(list)
+        start = 0
+        for *sizes, name_bytes, kind in directory.tolist():
+            name = names[start : start + name_bytes].decode("utf-8", "surrogatepass")
+            start += name_bytes
+            self.columns[name].append(Column(data, name, ValueType(kind), sizes, self.rows, where))
 
 
 class Column:
-    """The values of one name and type in a segment, which are checked when `values` is first read."""
+    """The values of one name and type in a segment.
 
-    def __init__(self, data: Bytes, entry: tuple[int, ...], segment_rows: int, where: str) -> None:
-        offset, rows, values, texts, text_bytes, name_bytes, kind = entry
-        if kind not in _DTYPES or rows > segment_rows:
-            raise StoreDamagedError(f"{where}: a column of type {kind} with values for {rows} of {segment_rows} rows")
-        self.type = ValueType(kind)
-        is_list, has_texts = self.type is ValueType.LIST, self.type in (ValueType.LIST, ValueType.TEXT)
+    Attributes:
+        name: the field.
+        type: the type of its values.
+        values: one for each row that has a value, or for each item of its list; texts as places in the dictionary.
+    """
+
+    def __init__(
+        self, data: Bytes, name: str, kind: ValueType, sizes: Sequence[int], segment_rows: int, where: str
+    ) -> None:
+        offset, rows, values, texts, text_bytes = sizes
         cursor = _Cursor(data, where, offset)
-        self.name = cursor.take(_BYTE, name_bytes).tobytes().decode("utf-8", "replace")
+        is_list, has_texts = kind is ValueType.LIST, kind in (ValueType.LIST, ValueType.TEXT)
+        self.name, self.type = name, kind
         self._row_count, self._segment_rows, self._where = rows, segment_rows, where
         self._rows = cursor.take(_ROW, rows) if rows < segment_rows else None
         self._bounds = cursor.take(_PLACE, rows + 1) if is_list else None
-        self._values = cursor.take(_DTYPES[self.type], values)
+        self.values = cursor.take(_DTYPES[kind], values)
         self._starts = cursor.take(_PLACE, texts + 1 if has_texts else 0)
         self._dictionary = cursor.take(_BYTE, text_bytes)
 
-    @cached_property
-    def values(self) -> NDArray[Any]:
-        """A value for each row that has one, or for each item of its list; texts as places in the dictionary.
+    def verify(self) -> None:
+        """Check all of the column, once; nothing else that it offers is to be used before.
 
         Raises:
-            StoreDamagedError: the column is not sound. Nothing else that a column offers is to be used before.
+            StoreDamagedError: it is not sound.
         """
-        if not self._is_sound():
+        if not self._is_sound:
             raise StoreDamagedError(f"{self._where}: the column {self.name!r} is not sound")
-        return self._values
 
     @property
     def text_count(self) -> int:
@@ -312,6 +330,7 @@ class Column:
 
     def kept(self, keep: Mask, moved: NDArray[np.int64]) -> _Parts:
         """What is left of the column where only some of the segment's rows are kept, and where they move."""
+        self.verify()
         values = self.values
         rows = np.arange(self._segment_rows) if self._rows is None else self._rows
         chosen = keep[rows]
@@ -328,8 +347,9 @@ class Column:
             texts = [self.text(place) for place in used.tolist()]
         return _Parts(moved[rows[chosen]], values, bounds, texts)
 
+    @cached_property
     def _is_sound(self) -> bool:
-        count = len(self._values)
+        count = len(self.values)
         if self._rows is not None and not (_rises(self._rows) and _ends_below(self._rows, self._segment_rows)):
             return False
         if self._bounds is None and count != self._row_count:
@@ -341,7 +361,7 @@ class Column:
         if not _divides(self._starts, len(self._dictionary)):
             return False
         ended = (self._dictionary[self._starts[1:] - 1] == _END[0]).all()
-        return bool(ended and (not count or self._values.max() < self.text_count))
+        return bool(ended and (not count or self.values.max() < self.text_count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,25 +425,36 @@ def _joined(pieces: Sequence[_Parts]) -> _Parts:
 
 
 def _segment(first_row: int, rows: int, parts: Mapping[tuple[str, ValueType], _Parts]) -> bytes:
-    header = np.array([(_MAGIC, FORMAT, len(parts), first_row, rows)], dtype=HEADER)
-    offset = HEADER.itemsize + len(parts) * ENTRY.itemsize
-    entries, blocks = [], []
-    for (name, kind), part in sorted(parts.items(), key=lambda item: item[0]):
+    parts = dict(sorted(parts.items()))
+    names = [encode(name) for name, _ in parts]
+    header = np.array([(_MAGIC, FORMAT, len(parts), first_row, rows, len(b"".join(names)), 0)], dtype=HEADER)[0]
+    directory = np.zeros(len(parts), dtype=ENTRY)
+    offset = HEADER.itemsize + directory.nbytes + len(_aligned(b"".join(names)))
+    blocks = []
+    for place, ((_, kind), part) in enumerate(parts.items()):
         texts = [text + _END for text in part.texts or ()]
         arrays = [
-            encode(name),
             _packed(part.rows if len(part.rows) < rows else (), _ROW),
             _packed(() if part.bounds is None else part.bounds, _PLACE),
             _packed(part.values, _DTYPES[kind]),
             _packed(() if part.texts is None else _bounds([len(text) for text in texts]), _PLACE),
             b"".join(texts),
         ]
-        block = b"".join(array + bytes(-len(array) % _ALIGNMENT) for array in arrays)
-        sizes = (len(part.rows), len(part.values), len(texts), len(arrays[-1]), len(arrays[0]))
-        entries.append((offset, *sizes, int(kind)))
-        blocks.append(block)
-        offset += len(block)
-    return b"".join((header.tobytes(), np.array(entries, dtype=ENTRY).tobytes(), *blocks))
+        sizes = (len(part.rows), len(part.values), len(texts), len(arrays[-1]))
+        directory[place] = (offset, *sizes, len(names[place]), kind)
+        blocks.append(b"".join(map(_aligned, arrays)))
+        offset += len(blocks[-1])
+    header["checksum"] = _checksum(header, directory, b"".join(names))
+    return b"".join((header.tobytes(), directory.tobytes(), _aligned(b"".join(names)), *blocks))
+
+
+def _checksum(header: np.void, directory: NDArray[Any], names: bytes) -> int:
+    start = header.tobytes()[: -HEADER["checksum"].itemsize]
+    return zlib.crc32(names, zlib.crc32(directory.tobytes(), zlib.crc32(start)))
+
+
+def _aligned(data: bytes) -> bytes:
+    return data + bytes(-len(data) % _ALIGNMENT)
 
 
 def _packed(values: Any, dtype: np.dtype[Any]) -> bytes:
@@ -432,10 +463,6 @@ def _packed(values: Any, dtype: np.dtype[Any]) -> bytes:
 
 def _bounds(lengths: Any) -> NDArray[Any]:
     return np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
-
-
-def _may_be(name: str, kind: ValueType) -> bool:
-    return DOCUMENT_FIELDS.get(name, kind) is kind and (kind is not ValueType.DATE or name in DOCUMENT_FIELDS)
 
 
 def _rises(values: NDArray[Any]) -> bool:
