@@ -37,8 +37,11 @@ HIT_TYPES: dict[str, tuple[type, ...]] = {
     "kind": (str,),
     "title": (str,),
     "url": (str, type(None)),
+    "source": (str,),
+    "published": (str, type(None)),
     "text": (str,),
     "logit": (float,),
+    "blended": (float,),
     "score": (float,),
     "first_stage": (dict,),
     "truncated": (bool,),
@@ -267,16 +270,26 @@ def test_names_with_escape_characters_cannot_steer_the_terminal(run: Run) -> Non
 def test_json_of_a_search_is_as_documented(run: Run, store: Path) -> None:
     found = run("search", QUESTION, "--top", "3", "--candidates", "8", "--store", store, "--json").json
     assert list(found)[:4] == ["query", "backend", "hits", "timings_ms"]
-    assert set(found) - {"query", "backend", "hits", "timings_ms"} == {"query_truncated", "reranked", "generation"}
+    assert set(found) - {"query", "backend", "hits", "timings_ms"} == {
+        "query_truncated",
+        "reranked",
+        "mode",
+        "blend",
+        "generation",
+    }
     assert (found["query"], found["backend"], found["reranked"]) == (QUESTION, chosen_backend(), True)
     assert [hit["rank"] for hit in found["hits"]] == [1, 2, 3]
     for hit in found["hits"]:
         assert list(hit) == list(HIT_TYPES)
         assert all(type(hit[name]) in allowed for name, allowed in HIT_TYPES.items()), hit
         assert hit["kind"] in ("headline", "body")
-        assert {name: type(value) for name, value in hit["first_stage"].items()} == {"rank": int, "score": float}
-    logits = [hit["logit"] for hit in found["hits"]]
-    assert logits == sorted(logits, reverse=True)
+        first = hit["first_stage"]
+        assert list(first) == ["rank", "score", "similarity", "dense", "lexical"]
+        assert hit["blended"] == pytest.approx(hit["logit"] + found["blend"] * first["similarity"])
+        for place in (first["dense"], first["lexical"]):
+            assert place is None or [type(place[name]) for name in ("rank", "score")] == [int, float]
+    blended = [hit["blended"] for hit in found["hits"]]
+    assert blended == sorted(blended, reverse=True)
     assert list(found["timings_ms"]) == STAGES
     assert all(type(value) is float and value >= 0 for value in found["timings_ms"].values())
 

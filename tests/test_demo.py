@@ -128,11 +128,12 @@ def test_the_tour_measures_both_stages_and_the_runoff_ranks_better(shown: str) -
 
 
 def test_a_document_counts_once_at_its_best_chunk() -> None:
+    first = FirstStage(1, 0.5, 0.5, None, None)
     hits = tuple(
-        SearchHit(rank, rank, key, "body", "", None, "", None, 0.5, FirstStage(rank, 0.5), False)
+        SearchHit(rank, rank, key, "body", "", None, "", None, "", None, None, 0.5, first, False)
         for rank, key in enumerate(["b", "a", "b", "c", "a"], start=1)
     )
-    result = SearchResult("q", "onnxruntime", hits, Timings(0, 0, 0, 0, 0), False, True, 1)
+    result = SearchResult("q", "onnxruntime", hits, Timings(0, 0, 0, 0, 0), False, True, "hybrid", 0.0, 1)
     assert tour.document_ranking(result) == ["b", "a", "c"]
 
 

@@ -46,9 +46,9 @@ def test_ingest_then_search_finds_the_answer_first(engine: Engine, articles: Pat
     assert result.hits[0].kind == "body"
     assert result.hits[0].url == "https://blog.example/0"
     assert [hit.rank for hit in result.hits] == [1, 2, 3, 4, 5]
-    logits = [hit.logit for hit in result.hits]
-    assert None not in logits
-    assert logits == sorted(logits, reverse=True)
+    assert all(hit.logit is not None for hit in result.hits)
+    blended = [hit.blended or 0.0 for hit in result.hits]
+    assert blended == sorted(blended, reverse=True)
     assert all(0 <= hit.score <= 1 and math.isfinite(hit.score) for hit in result.hits)
     first_ranks = {hit.first_stage.rank for hit in engine.search(QUESTION, 10).hits}
     assert first_ranks == set(range(1, 11))
@@ -221,6 +221,49 @@ def test_any_encoder_of_the_protocol_fits(tmp_path: Path, stages: ModelStages, a
     plain, swapped = Engine(tmp_path / "a", stages), Engine(tmp_path / "b", Swapped())
     plain.ingest(articles)
     swapped.ingest(articles)
-    best = plain.search(QUESTION, 10, rerank=False).hits[0]
-    assert swapped.search(QUESTION, 10, rerank=False).hits[-1].text == best.text
-    assert titles(swapped.search(QUESTION, 10)) == titles(plain.search(QUESTION, 10))
+    best = plain.search(QUESTION, 10, rerank=False, mode="dense").hits[0]
+    assert swapped.search(QUESTION, 10, rerank=False, mode="dense").hits[-1].text == best.text
+    assert titles(swapped.search(QUESTION, 10, blend=0)) == titles(plain.search(QUESTION, 10, blend=0))
+
+
+def test_each_mode_says_which_list_found_a_hit_and_where(engine: Engine, articles: Path) -> None:
+    engine.ingest(articles)
+    dense = engine.search(QUESTION, 10, rerank=False, mode="dense").hits
+    assert [hit.first_stage.dense and hit.first_stage.dense.rank for hit in dense] == list(range(1, 11))
+    assert all(hit.first_stage.lexical is None and hit.score == hit.first_stage.similarity for hit in dense)
+    lexical = engine.search("sourdough flour", 10, rerank=False, mode="lexical").hits
+    assert lexical[0].title == "Baking bread in the office"
+    assert [hit.first_stage.lexical and hit.first_stage.lexical.rank for hit in lexical] == [1]
+    assert lexical[0].score > 0
+    assert lexical[0].first_stage.dense is None
+    assert lexical[0].first_stage.similarity == dense_similarity(engine, "sourdough flour", lexical[0].chunk_id)
+    hybrid = engine.search("sourdough flour", 10, rerank=False).hits
+    both = [hit for hit in hybrid if hit.first_stage.dense and hit.first_stage.lexical]
+    assert [hit.chunk_id for hit in both] == [lexical[0].chunk_id]
+    assert engine.search("xyzzy", 3, mode="lexical").hits == ()
+
+
+def dense_similarity(engine: Engine, query: str, chunk_id: int) -> float:
+    hits = engine.search(query, 10, rerank=False, mode="dense").hits
+    return next(hit.first_stage.similarity for hit in hits if hit.chunk_id == chunk_id)
+
+
+def test_the_order_blends_both_rounds_and_zero_is_the_logit_alone(engine: Engine, articles: Path) -> None:
+    engine.ingest(articles)
+    for weight in (0.0, 3.5, 1000.0):
+        found = engine.search(QUESTION, 10, blend=weight)
+        assert found.blend == weight
+        values = [hit.blended or 0.0 for hit in found.hits]
+        assert values == sorted(values, reverse=True)
+        for hit in found.hits:
+            assert hit.blended == pytest.approx((hit.logit or 0.0) + weight * hit.first_stage.similarity)
+    similarities = [hit.first_stage.similarity for hit in found.hits]
+    assert similarities == sorted(similarities, reverse=True)
+
+
+@pytest.mark.parametrize("settings", [{"mode": "both"}, {"blend": -1}, {"blend": math.nan}, {"blend": "1"}])
+def test_a_setting_out_of_range_is_named(engine: Engine, articles: Path, settings: dict[str, object]) -> None:
+    engine.ingest(articles)
+    ((name, value),) = settings.items()
+    with pytest.raises(QueryError, match=f"{name}: got {value!r}"):
+        engine.search(QUESTION, **settings)  # type: ignore[arg-type]

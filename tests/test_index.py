@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runoff.index import VectorIndex, grow_graph, load_graph
+from runoff import index as vector_index
+from runoff.index import Graph, VectorIndex, build_graph, load_graph, plan_graph
+from runoff.manifest import Part
 
 DIMENSIONS = 32
 
@@ -39,36 +41,102 @@ def test_equal_scores_are_ordered_by_row() -> None:
     assert rows.tolist() == [0, 1, 2, 3]
 
 
-def test_graph_and_tail_together_find_what_exact_search_finds(tmp_path: Path) -> None:
+def graphs(folder: Path, vectors: NDArray[np.float32], *ends: int) -> list[Graph]:
+    """Saved and loaded graphs that end at the given rows, each made by itself."""
+    made = []
+    for first, last in zip((0, *ends), ends, strict=False):
+        path = folder / f"graph-{last}"
+        build_graph(vectors[:last], first, None, None).save_index(str(path))
+        made.append(load_graph(path, Part(path.name, first, last), DIMENSIONS))
+    return made
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scan that is only taken for very few rows, so that small tests walk graphs."""
+    monkeypatch.setattr(vector_index, "SCAN_ROWS", 20)
+
+
+def recall(index: VectorIndex, alive: NDArray[np.bool_], allowed: NDArray[np.bool_] | None = None) -> float:
+    found = []
+    for query in unit(50, 7):
+        rows = index.search(query, 20, allowed)[0]
+        assert alive[rows].all()
+        assert allowed is None or allowed[rows].all()
+        found.append(len(set(rows.tolist()) & set(index.exact(query, 20, allowed)[0].tolist())) / 20)
+    return float(np.mean(found))
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("ends", [(2500,), (1000, 2500), (1000, 1500, 2000)])
+def test_graphs_and_tail_together_find_what_exact_search_finds(tmp_path: Path, ends: tuple[int, ...]) -> None:
     vectors = unit(3000, 5)
     alive = np.random.default_rng(6).random(3000) < 0.8
-    path = tmp_path / "graph"
-    grow_graph(None, 0, vectors[:1000]).save_index(str(path))
-    grow_graph(path, 1000, vectors[:2500]).save_index(str(path))
-    index = VectorIndex(vectors, alive, load_graph(path, DIMENSIONS, 2500, alive), 2500)
+    index = VectorIndex(vectors, alive, graphs(tmp_path, vectors, *ends))
     assert index.method == "hnsw"
-    recall = []
-    for query in unit(50, 7):
-        found = set(index.search(query, 20)[0].tolist())
-        assert alive[list(found)].all()
-        recall.append(len(found & set(index.exact(query, 20)[0].tolist())) / 20)
-    assert np.mean(recall) >= 0.98
+    assert recall(index, alive) >= 0.98
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.01])
+def test_a_filter_gets_as_many_rows_as_there_are_whatever_its_width(tmp_path: Path, share: float) -> None:
+    vectors = unit(3000, 5)
+    alive = np.random.default_rng(6).random(3000) < 0.8
+    allowed = np.random.default_rng(7).random(3000) < share
+    index = VectorIndex(vectors, alive, graphs(tmp_path, vectors, 2000, 2800))
+    assert recall(index, alive, allowed) >= 0.98
+    for k in (1, 20, 5000):
+        rows, scores = index.search(vectors[0], k, allowed)
+        assert len(rows) == min(k, int((alive & allowed).sum()))
+        assert (np.diff(scores) <= 0).all()
+
+
+@pytest.mark.usefixtures("narrow")
+def test_a_graph_that_was_continued_finds_what_exact_search_finds(tmp_path: Path) -> None:
+    vectors, alive = unit(3000, 5), np.ones(3000, dtype=bool)
+    old, new = tmp_path / "old", tmp_path / "new"
+    build_graph(vectors[:2000], 500, None, None).save_index(str(old))
+    build_graph(vectors, 500, old, Part("old", 500, 2000)).save_index(str(new))
+    first = graphs(tmp_path, vectors, 500)
+    index = VectorIndex(vectors, alive, [*first, load_graph(new, Part("new", 500, 3000), DIMENSIONS)])
+    assert recall(index, alive) >= 0.98
+
+
+def test_graphs_are_made_of_piled_up_rows_and_continued_from_those_not_much_larger() -> None:
+    few = vector_index.TAIL_ROWS
+    assert plan_graph((), few - 1) is None
+    assert plan_graph((), few) == ((), None, 0)
+    small = Part("a", 0, few)
+    assert plan_graph((small,), 2 * few - 1) is None
+    assert plan_graph((small,), 2 * few) == ((), small, 0)
+    large = Part("b", 0, 9 * few)
+    assert plan_graph((large,), 10 * few) == ((large,), None, 9 * few)
+    behind = Part("c", 9 * few, 11 * few)
+    assert plan_graph((large, behind), 12 * few) == ((), large, 0)
 
 
 def test_the_same_rows_make_the_same_graph(tmp_path: Path) -> None:
     vectors = unit(800, 8)
     for name in "ab":
-        grow_graph(None, 0, vectors).save_index(str(tmp_path / name))
+        build_graph(vectors, 0, None, None).save_index(str(tmp_path / name))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
+@pytest.mark.usefixtures("narrow")
 def test_more_neighbours_than_live_rows_gives_all_of_them(tmp_path: Path) -> None:
-    vectors = unit(50, 9)
-    alive = np.zeros(50, dtype=bool)
-    alive[[3, 30]] = True
-    path = tmp_path / "graph"
-    grow_graph(None, 0, vectors).save_index(str(path))
-    index = VectorIndex(vectors, alive, load_graph(path, DIMENSIONS, 50, alive), 50)
-    assert sorted(index.search(vectors[0], 20)[0].tolist()) == [3, 30]
+    vectors = unit(500, 9)
+    alive = np.zeros(500, dtype=bool)
+    alive[:30] = True
+    index = VectorIndex(vectors, alive, graphs(tmp_path, vectors, 500))
+    assert sorted(index.search(vectors[0], 40)[0].tolist()) == list(range(30))
     alive[:] = False
-    assert VectorIndex(vectors, alive, load_graph(path, DIMENSIONS, 50, alive), 50).search(vectors[0], 3)[0].size == 0
+    assert index.search(vectors[0], 3)[0].size == 0
+
+
+def test_a_similarity_is_the_same_whatever_rows_stand_beside_it() -> None:
+    vectors = unit(1000, 10)
+    index = VectorIndex(vectors, np.ones(1000, dtype=bool))
+    query = unit(1, 11)[0]
+    alone = np.concatenate([index.similarities(query, np.array([row])) for row in range(1000)])
+    np.testing.assert_array_equal(alone, index.similarities(query, np.arange(1000)))
+    np.testing.assert_array_equal(alone[::-1], index.similarities(query, np.arange(1000)[::-1]))

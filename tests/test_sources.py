@@ -416,8 +416,9 @@ def test_a_feed_at_an_address(serve: Callable[..., str]) -> None:
     [document] = loaded.documents
     assert (document.title, document.source) == ("Payouts", address)
     assert document.url == address.replace("/blog/feed", "/1")
-    assert loaded == Loaded(address, (document,))
+    assert loaded == Loaded(address, (document,), state=loaded.state)
     assert load(address) == loaded
+    assert load(address, known=loaded.state) == Loaded(address, (), state=loaded.state, unchanged=True)
 
 
 def test_relative_links_refer_to_where_the_feed_was_found(serve: Callable[..., str]) -> None:

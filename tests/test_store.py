@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from runoff import index as vector_index
 from runoff import manifest as manifests
 from runoff import writer as writers
 from runoff.documents import Chunk, Document
@@ -23,29 +24,46 @@ from runoff.errors import (
 )
 from runoff.snapshot import Entry
 from runoff.store import Store
+from runoff.writer import Writer
 
 IDENTITY = {"bi_encoder": "test", "dimensions": 8, "chunk_words": 200, "chunk_overlap": 0}
 
 
-def entry(key: int, chunks: int = 2, word: str = "payout") -> Entry:
+def vectors_of(key: int, count: int) -> NDArray[np.float32]:
+    """Vectors of a document's passages."""
+    vectors = np.random.default_rng(key).standard_normal((count, 8)).astype(np.float32)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+
+def tokens_of(key: int, count: int) -> list[NDArray[np.uint16]]:
     rng = np.random.default_rng(key)
-    vectors = rng.standard_normal((chunks, 8)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return [rng.integers(1000, 30522, size=5 + part).astype(np.uint16) for part in range(count)]
+
+
+def entry(key: int, chunks: int = 2, word: str = "payout") -> Entry:
     body = [f"{word} number {key} part {part} é漢" for part in range(chunks)]
     return Entry(
         document=Document(
             f"{key:016x}", f"Title {key}", "\n\n".join(body), url=f"https://a.example/{key}", tags=("x", "y")
         ),
         chunks=[Chunk("body", part, text, part * 10, part * 10 + 5) for part, text in enumerate(body)],
-        vectors=vectors,
-        tokens=[rng.integers(1000, 30522, size=5 + part).astype(np.uint16) for part in range(chunks)],
     )
+
+
+def put(writer: Writer, key: int, chunks: int = 2, word: str = "payout") -> None:
+    made = entry(key, chunks, word)
+    texts = [chunk.text for chunk in made.chunks]
+    missing = writer.missing(texts)
+    places = [texts.index(text) for text in missing]
+    tokens = tokens_of(key, chunks)
+    writer.add_passages(missing, vectors_of(key, chunks)[places], [tokens[place] for place in places])
+    writer.put(made)
 
 
 def fill(store: Store, *keys: int, chunks: int = 2) -> None:
     with store.writer() as writer:
         for key in keys:
-            writer.put(entry(key, chunks))
+            put(writer, key, chunks)
         writer.commit()
 
 
@@ -57,7 +75,7 @@ def store(tmp_path: Path) -> Store:
 def contents(store: Store) -> dict[str, list[str]]:
     snapshot = store.current().snapshot
     found: dict[str, list[str]] = {}
-    for row in np.flatnonzero(snapshot.alive):
+    for row in np.flatnonzero(snapshot.chunk_alive):
         chunk = snapshot.chunk(int(row))
         found.setdefault(chunk.document_id, []).append(chunk.text)
     return found
@@ -65,28 +83,30 @@ def contents(store: Store) -> dict[str, list[str]]:
 
 def test_everything_put_comes_back_after_reopening(store: Store) -> None:
     fill(store, 1, 2, 3)
-    stored = {e.document.id: e for e in Store.open(store.folder).current().snapshot.entries()}
+    snapshot = Store.open(store.folder).current().snapshot
+    stored = {e.document.id: e for e in snapshot.entries()}
     assert set(stored) == {f"{key:016x}" for key in (1, 2, 3)}
     for key in (1, 2, 3):
         wanted, got = entry(key), stored[f"{key:016x}"]
         assert got.document == wanted.document
         assert got.chunks == wanted.chunks
-        np.testing.assert_array_equal(got.vectors, wanted.vectors)
-        for a, b in zip(got.tokens, wanted.tokens, strict=True):
-            np.testing.assert_array_equal(a, b)
+        rows = snapshot.find_passages(chunk.text for chunk in wanted.chunks)
+        for part, chunk in enumerate(wanted.chunks):
+            np.testing.assert_array_equal(snapshot.vectors[rows[chunk.text]], vectors_of(key, 2)[part])
+            np.testing.assert_array_equal(snapshot.tokens(rows[chunk.text]), tokens_of(key, 2)[part])
 
 
 def test_put_replaces_a_document_whole_and_gives_new_chunk_ids(store: Store) -> None:
     fill(store, 1, 2)
     old_ids = store.current().snapshot.entry(0).ids
     with store.writer() as writer:
-        writer.put(replace(entry(1, 3, word="refund")))
+        put(writer, 1, 3, word="refund")
         writer.commit()
     texts = contents(store)
     assert [text.split()[0] for text in texts[f"{1:016x}"]] == ["refund"] * 3
     assert len(texts) == 2
     snapshot = store.current().snapshot
-    new_ids = set(snapshot.chunks["id"][snapshot.alive].tolist())
+    new_ids = set(snapshot.chunks["id"][snapshot.chunk_alive].tolist())
     assert not new_ids & set(old_ids or [])
 
 
@@ -99,7 +119,7 @@ def test_delete_removes_and_stays_removed(store: Store) -> None:
         writer.commit()
     reopened = Store.open(store.folder)
     assert set(contents(reopened)) == {f"{2:016x}"}
-    rows, _ = reopened.current().index.search(entry(1).vectors[0], 10)
+    rows, _ = reopened.current().dense.search(vectors_of(1, 2)[0], 10)
     assert len(rows) == 2
 
 
@@ -115,7 +135,7 @@ def test_nothing_staged_means_no_new_generation(store: Store) -> None:
 def test_what_was_not_committed_is_dropped(store: Store) -> None:
     fill(store, 1)
     with store.writer() as writer:
-        writer.put(entry(2))
+        put(writer, 2)
     assert set(contents(Store.open(store.folder))) == {f"{1:016x}"}
 
 
@@ -128,7 +148,7 @@ def test_left_overs_beyond_the_manifest_are_ignored_and_overwritten(store: Store
     fill(store, 2)
     assert not (store.folder / "texts-7.bin").exists()
     assert set(contents(Store.open(store.folder))) == {f"{1:016x}", f"{2:016x}"}
-    np.testing.assert_array_equal(store.current().snapshot.vectors[2:4], entry(2).vectors)
+    np.testing.assert_array_equal(store.current().snapshot.vectors[2:4], vectors_of(2, 2))
 
 
 def test_a_reader_keeps_its_generation_and_then_sees_the_next(store: Store) -> None:
@@ -142,7 +162,7 @@ def test_a_reader_keeps_its_generation_and_then_sees_the_next(store: Store) -> N
 
 
 def test_compaction_keeps_live_documents_with_their_chunk_ids(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writers, "_COMPACT_ROWS", 4)
+    monkeypatch.setattr(writers, "COMPACT_ROWS", 4)
     fill(store, *range(10))
     ids = {e.document.id: e.ids for e in store.current().snapshot.entries()}
     with store.writer() as writer:
@@ -159,17 +179,17 @@ def test_compaction_keeps_live_documents_with_their_chunk_ids(store: Store, monk
 
 
 def test_more_neighbours_than_there_are_gives_what_there_is(store: Store) -> None:
-    rows, scores = store.current().index.search(entry(1).vectors[0], 5)
+    rows, scores = store.current().dense.search(vectors_of(1, 2)[0], 5)
     assert len(rows) == len(scores) == 0
     fill(store, 1)
-    rows, scores = store.current().index.search(entry(1).vectors[1], 50)
+    rows, scores = store.current().dense.search(vectors_of(1, 2)[1], 50)
     assert rows.tolist() == [1, 0]
     assert scores[0] == pytest.approx(1.0, abs=1e-5)
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
 def test_damage_to_any_file_is_found_and_named(store: Store, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writers, "TAIL_ROWS", 4)
+    monkeypatch.setattr(vector_index, "TAIL_ROWS", 4)
     fill(store, 1, 2, 3)
     with store.writer() as writer:
         writer.delete(f"{2:016x}")
@@ -294,11 +314,11 @@ def test_a_full_disk_leaves_the_old_generation(store: Store) -> None:
     fill(store, 1)
     code = (
         "import resource, signal; from pathlib import Path; import sys; sys.path.insert(0, sys.argv[2])\n"
-        "from runoff.store import Store; from runoff.errors import StoreError; from test_store import entry\n"
+        "from runoff.store import Store; from runoff.errors import StoreError; from test_store import put\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
         "store = Store.open(Path(sys.argv[1]))\n"
-        "try:\n    \n    with store.writer() as w:\n        [w.put(entry(k)) for k in range(2, 60)]; w.commit()\n"
+        "try:\n    \n    with store.writer() as w:\n        [put(w, k) for k in range(2, 60)]; w.commit()\n"
         "except StoreError as error:\n    print(error); sys.exit(7)\n"
     )
     done = subprocess.run(
@@ -339,3 +359,78 @@ def test_readers_and_a_writer_at_once_see_whole_generations(store: Store) -> Non
     for thread in threads:
         thread.join()
     assert not errors
+
+
+def test_first_seen_is_kept_through_edits_and_compaction(store: Store) -> None:
+    def seen() -> str:
+        snapshot = store.current().snapshot
+        return snapshot.first_seen(snapshot.find_documents([f"{1:016x}"])[f"{1:016x}"])
+
+    for moment, word in ((1000, "payout"), (2000, "refund")):
+        writer = Writer(store.folder, store.current().snapshot, clock=lambda moment=moment: moment)
+        put(writer, 1, word=word)
+        writer.commit()
+        assert seen() == "1970-01-01T00:16:40Z"
+    with store.writer() as again:
+        assert again.compact()
+    assert seen() == "1970-01-01T00:16:40Z"
+
+
+def test_compaction_by_hand_changes_no_answer_and_says_when_there_is_nothing_to_do(store: Store) -> None:
+    fill(store, *range(6))
+    with store.writer() as writer:
+        writer.delete(f"{2:016x}")
+        put(writer, 4, word="refund")
+        writer.commit()
+    before, size = contents(store), sum(path.stat().st_size for path in store.folder.iterdir())
+    found = store.current().dense.search(vectors_of(4, 2)[0], 5)[1]
+    with store.writer() as writer:
+        assert writer.compact()
+        assert not writer.compact()
+    assert contents(Store.open(store.folder)) == before
+    np.testing.assert_array_equal(store.current().dense.search(vectors_of(4, 2)[0], 5)[1], found)
+    assert sum(path.stat().st_size for path in store.folder.iterdir()) < size
+    assert store.current().snapshot.documents.size == 5
+
+
+def test_small_parts_are_merged_and_large_ones_left_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writers, "PART_ROWS", 16)
+    for key in range(40):
+        fill(store, key, chunks=1)
+    manifest = store.current().snapshot.manifest
+    for parts in (manifest.lexical, manifest.columns):
+        assert [part.first for part in parts[1:]] == [part.last for part in parts[:-1]]
+        assert (parts[0].first, parts[-1].last) == (0, 40)
+        assert all(part.rows <= 16 for part in parts)
+        assert len(parts) <= 8
+    fill(store, *range(100, 150), chunks=1)
+    assert store.current().snapshot.manifest.lexical[-1].last == 90
+    assert set(contents(Store.open(store.folder))) == {f"{key:016x}" for key in (*range(40), *range(100, 150))}
+
+
+def test_a_long_ingest_may_leave_the_graph_for_the_end(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_index, "TAIL_ROWS", 4)
+    monkeypatch.setattr(vector_index, "SCAN_ROWS", 2)
+    with store.writer() as writer:
+        for key in range(5):
+            put(writer, key)
+            writer.commit(index=False)
+        assert store.current().dense.method == "exact"
+        assert writer.commit()
+        assert not writer.commit()
+    assert store.current().dense.method == "hnsw"
+    fill(store, 7)
+    rows, _ = Store.open(store.folder).current().dense.search(vectors_of(7, 2)[0], 1)
+    assert rows.tolist() == [10]
+
+
+def test_a_generation_made_elsewhere_shares_the_graphs_that_did_not_change(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vector_index, "TAIL_ROWS", 4)
+    fill(store, 1, 2)
+    reader = Store.open(store.folder)
+    (graph,) = reader.current().graphs.values()
+    fill(store, 3)
+    assert list(reader.current().graphs.values()) == [graph]
+    assert reader.current().snapshot.document_count == 3

@@ -140,12 +140,13 @@ def build(first_row: int, documents: Sequence[Document]) -> bytes:
     return _segment(first_row, len(documents), parts)
 
 
-def merge(segments: Sequence[Segment], keep: Mask | None = None) -> bytes:
+def merge(segments: Sequence[Segment], keep: Mask | None = None, *, first_row: int | None = None) -> bytes:
     """One segment in place of several that follow each other: the same bytes that `build` gives for all the documents.
 
     Args:
         segments: at least one, in the order of their rows.
         keep: bool, shape [rows of all segments]: rows to keep; those that stay move together. None keeps all.
+        first_row: first row of the new segment; None takes that of the first one.
 
     Raises:
         ValueError: the segments do not follow each other, or ``keep`` has another length.
@@ -166,7 +167,7 @@ def merge(segments: Sequence[Segment], keep: Mask | None = None) -> bytes:
             found[column.name, column.type].append(column.kept(keep[window], moved[window]))
         start = window.stop
     parts = {key: _joined(pieces) for key, pieces in found.items() if any(len(piece.rows) for piece in pieces)}
-    return _segment(segments[0].first_row, int(keep.sum()), parts)
+    return _segment(segments[0].first_row if first_row is None else first_row, int(keep.sum()), parts)
 
 
 class Columns:

@@ -36,6 +36,11 @@ def utc(text: str) -> str | None:
         return None
 
 
+def from_seconds(seconds: int) -> str:
+    """Seconds since 1970 as a UTC time, ``YYYY-MM-DDTHH:MM:SSZ``."""
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 def _stamp(match: re.Match[str]) -> str:
     second = 59 if match["second"] == "60" else int(match["second"] or 0)
     zone = (match["zone"] or "").upper().replace(":", "").removeprefix("GMT").removeprefix("UTC")

@@ -5,27 +5,28 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from . import manifest, models, prompt, sources
-from .backends import Scores
+from . import identity, manifest, models, prompt, refreshing, sources
+from .candidates import Mode, check_mode, find
 from .chunking import ChunkSettings
+from .conditions import Condition
 from .documents import Document
 from .errors import DocumentError, SourceError, StoreMissingError
-from .ingest import Counts, Ingestor, Progress
+from .ingest import Ingestor
 from .prompt import Prompt, PromptPassage
-from .reranker import check_count, check_query, sigmoid
-from .results import FirstStage, IngestReport, SearchHit, SearchResult, SourceReport, Timings
-from .snapshot import Snapshot
-from .stages import ModelStages, Stages, chunk_identity
+from .ranking import DEFAULT_BLEND, check_blend, hits
+from .reranker import check_count, check_query
+from .results import IngestReport, SearchResult, SourceReport, Timings
+from .stages import ModelStages, Stages, chunk_identity, index_identity
 from .store import Store
+from .where import parse
+from .writer import Writer
 
 DEFAULT_STORE = ".runoff"
 DEFAULT_TOP = 5
@@ -100,7 +101,8 @@ class Engine:
     def ingest(self, *source: str | os.PathLike[str], progress: SourceProgress | None = None) -> IngestReport:
         """Read feeds, files, folders or addresses and store what is new or changed.
 
-        A source that fails is reported in the result and the others go on; ``report.failed`` names them.
+        Sources are remembered for ``refresh``. One that fails is reported in the result and the others go on;
+        ``report.failed`` names them.
 
         Args:
             source: RSS/Atom/RDF file or http(s) address, .txt, .md, .html or .jsonl file, or a folder of these.
@@ -110,7 +112,7 @@ class Engine:
             StoreError: the store cannot be written, or was made with other models or settings.
         """
         started = time.perf_counter()
-        reports = [report for name in source for report in self._ingest_source(os.fspath(name), progress)]
+        reports = [report for name in source for report in self._read_source(os.fspath(name), progress)]
         return IngestReport(tuple(reports), time.perf_counter() - started)
 
     def add(self, documents: Iterable[Document]) -> SourceReport:
@@ -124,18 +126,70 @@ class Engine:
         for position, document in enumerate(checked):
             if not isinstance(document, Document):
                 raise DocumentError(f"item {position}: got {type(document).__name__}; expected runoff.Document")
-        return SourceReport("", **asdict(self._put(checked, None)))
+        with self._ingestor() as (ingestor, writer):
+            writer.bar(restored=[document.id for document in checked])
+            return SourceReport("", **asdict(ingestor.store(writer, checked)))
 
-    def delete(self, *document_id: str) -> int:
-        """Remove documents by id; returns how many there were. Once it returns they stay removed.
+    def refresh(self, *source: str | os.PathLike[str], progress: SourceProgress | None = None) -> IngestReport:
+        """Read again what changed in the sources that the store was fed from, or in the ones that are named.
+
+        A server is asked for what changed since the last time, a file is compared by its bytes; only new or changed
+        chunks are embedded, and a refresh that finds no change writes nothing. Entries that left a feed stay. What was
+        removed by ``delete`` is not brought back, and an entry that another source brought is left to that one unless
+        this source has a later version of it.
+
+        Args:
+            source: as for ``ingest``; a new one is remembered. Without any, all that are remembered.
+            progress: called with the source, documents done and documents in all.
+
+        Raises:
+            StoreError: there is no store, or it cannot be written.
+        """
+        started = time.perf_counter()
+        names = [os.fspath(name) for name in source] or list(self.store.current().state.sources)
+        reports = [report for name in names for report in self._read_source(name, progress, refresh=True)]
+        return IngestReport(tuple(reports), time.perf_counter() - started)
+
+    def sources(self) -> tuple[str, ...]:
+        """The sources that ``refresh`` reads: what ``ingest`` and ``refresh`` were given, paths made absolute."""
+        return self.store.current().state.sources
+
+    def forget(self, *source: str | os.PathLike[str]) -> int:
+        """Refresh these sources no more; returns how many were remembered. Their documents stay.
 
         Raises:
             StoreError: the store cannot be written.
         """
         with self.store.writer() as writer:
-            removed = sum(writer.delete(key) for key in document_id)
+            known = sum(writer.forget(_remembered(os.fspath(name))) for name in source)
             writer.commit()
-        return removed
+        return known
+
+    def delete(self, *document_id: str) -> int:
+        """Remove documents by id; returns how many there were.
+
+        Once it returns they stay removed, and a refresh does not bring them back; naming their source to ``ingest``
+        does, and so does ``add``.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        with self.store.writer() as writer:
+            removed = [key for key in document_id if writer.delete(key)]
+            writer.bar(removed=removed)
+            writer.commit()
+        return len(removed)
+
+    def compact(self) -> bool:
+        """Rewrite the store without what was deleted or replaced, while readers go on; False when nothing is to do.
+
+        The store does this by itself once more is dead than alive.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        with self.store.writer() as writer:
+            return writer.compact()
 
     def search(
         self,
@@ -144,6 +198,9 @@ class Engine:
         candidates: int = DEFAULT_CANDIDATES,
         *,
         rerank: bool = True,
+        mode: Mode = "hybrid",
+        where: str | Condition | None = None,
+        blend: float = DEFAULT_BLEND,
     ) -> SearchResult:
         """The chunks that answer a query best.
 
@@ -152,14 +209,20 @@ class Engine:
             top_n: number of hits wanted, at least 1; fewer when the store holds fewer.
             candidates: number of chunks that the first stage hands to the runoff, at least 1; raised to ``top_n``.
             rerank: False returns the first stage's own order.
+            mode: the first stage's lists: ``"hybrid"``, ``"dense"`` (vectors) or ``"lexical"`` (BM25).
+            where: only chunks that meet this condition; see docs/filters.md.
+            blend: hits are ordered by logit + blend x cosine similarity; at least 0.
 
         Raises:
-            QueryError: a setting is out of range or the query is blank.
+            QueryError: a setting is out of range, the query is blank, or the condition cannot be read.
             StoreError: there is no store, or it is damaged.
         """
         check_query(query)
         check_count("top_n", top_n)
         check_count("candidates", candidates)
+        check_mode(mode)
+        check_blend(blend)
+        condition = parse(where) if isinstance(where, str) else where
         generation = self.store.current()
         # Looked up before the clock starts: the first query loads the models, which is no part of its stages.
         tokenizer, encoder = self.stages.tokenizer, self.stages.encoder
@@ -169,17 +232,21 @@ class Engine:
         laps.end("tokenize")
         vector = encoder.encode([query])[0]
         laps.end("embed")
-        rows, similarities = generation.index.search(vector, max(candidates, top_n))
+        chosen = generation.chosen(condition) if condition is not None else None
+        allowed = None if chosen is None else generation.snapshot.passages_of(chosen)
+        found = find(generation, query, vector, max(candidates, top_n), mode=mode, allowed=allowed)
         laps.end("retrieve")
-        scores = scorer.score(query_ids, generation.snapshot.passages(rows)) if scorer else None
+        scores = scorer.score(query_ids, generation.snapshot.token_cache(found.rows)) if scorer else None
         laps.end("rerank")
         return SearchResult(
             query=query,
             backend=self.stages.backend,
-            hits=tuple(_hits(generation.snapshot, rows, similarities, scores, top_n)),
+            hits=hits(generation.snapshot, found, scores, top_n, blend=blend, chosen=chosen),
             timings_ms=laps.timings(),
             query_truncated=scores is not None and scores.query_truncated,
             reranked=rerank,
+            mode=mode,
+            blend=blend,
             generation=generation.number,
         )
 
@@ -190,6 +257,9 @@ class Engine:
         max_tokens: int = DEFAULT_MAX_TOKENS,
         candidates: int = DEFAULT_CANDIDATES,
         rerank: bool = True,
+        mode: Mode = "hybrid",
+        where: str | Condition | None = None,
+        blend: float = DEFAULT_BLEND,
     ) -> tuple[Prompt, SearchResult]:
         """A prompt with the best chunks that fit a token budget, and the search that chose them.
 
@@ -197,14 +267,14 @@ class Engine:
             question: what is asked.
             max_tokens: upper bound on the prompt's tokens, the template's own included.
             candidates: number of chunks to choose from, at least 1.
-            rerank: False keeps the first stage's order.
+            rerank, mode, where, blend: as for ``search``.
 
         Raises:
             BudgetError: the budget cannot hold the template with the question.
             QueryError, StoreError: as for ``search``.
         """
         check_count("candidates", candidates)
-        result = self.search(question, candidates, candidates, rerank=rerank)
+        result = self.search(question, candidates, candidates, rerank=rerank, mode=mode, where=where, blend=blend)
         passages = [PromptPassage(title=hit.title, url=hit.url, text=hit.text) for hit in result.hits]
         return prompt.build(question, passages, max_tokens=max_tokens, counter=self.stages.counter), result
 
@@ -215,42 +285,61 @@ class Engine:
         return store
 
     def _identity(self) -> dict[str, Any]:
-        if self._chunking is not None:
-            return {**self.stages.identity, **chunk_identity(self._chunking)}
-        return dict(self.stages.identity)
+        chunking = chunk_identity(self._chunking) if self._chunking is not None else {}
+        return {**self.stages.identity, **index_identity(), **chunking}
 
     def _writable_store(self) -> Store:
         try:
             return self.store
         except StoreMissingError:
-            chunking = self._chunking or ChunkSettings()
-            self._store = Store.create(self.folder, {**self.stages.identity, **chunk_identity(chunking)})
+            chunking = chunk_identity(self._chunking or ChunkSettings())
+            self._store = Store.create(self.folder, {**self._identity(), **chunking})
             return self._store
 
-    def _put(self, documents: Sequence[Document], progress: Progress | None) -> Counts:
+    @contextmanager
+    def _ingestor(self) -> Iterator[tuple[Ingestor, Writer]]:
         store = self._writable_store()
         settings = ChunkSettings(store.identity["chunk_words"], store.identity["chunk_overlap"])
-        ingestor = Ingestor(self.stages.encoder, self.stages.tokenizer, settings)
         with store.writer() as writer:
-            return ingestor.store(writer, documents, progress)
+            yield Ingestor(self.stages.encoder, self.stages.tokenizer, settings), writer
 
-    def _ingest_source(self, source: str, progress: SourceProgress | None) -> Iterator[SourceReport]:
+    def _read_source(
+        self, source: str, progress: SourceProgress | None, *, refresh: bool = False
+    ) -> Iterator[SourceReport]:
         try:
             names = sources.expand(source)
         except SourceError as error:
             yield SourceReport(source, error=str(error))
             return
         for name in names:
-            yield self._ingest_one(name, progress)
+            yield self._read_one(name, source, progress, refresh)
 
-    def _ingest_one(self, source: str, progress: SourceProgress | None) -> SourceReport:
+    def _read_one(self, name: str, source: str, progress: SourceProgress | None, refresh: bool) -> SourceReport:
+        key = _remembered(name)
+        known = self.store.current().state.files.get(key) if refresh else None
         try:
-            loaded = sources.load(source)
+            loaded = sources.load(name, known=known)
         except (SourceError, DocumentError) as error:
-            return SourceReport(source, error=str(error))
-        advance = partial(progress, source) if progress is not None else None
-        counts = self._put(loaded.documents, advance)
-        return SourceReport(source, **asdict(counts), warnings=tuple(loaded.warnings))
+            return SourceReport(name, error=str(error))
+        if loaded.unchanged and _remembered(source) in self.sources():
+            return SourceReport(name, not_modified=True)
+        with self._ingestor() as (ingestor, writer):
+            documents: Sequence[Document] = loaded.documents
+            if refresh:
+                documents = refreshing.admitted(writer, documents)
+                # A feed that only says when it was built has changed its bytes and none of its entries.
+                if key in writer.state.files and all(map(writer.unchanged, documents)):
+                    return SourceReport(name, unchanged=len(documents), warnings=loaded.warnings)
+            writer.remember(key, loaded.state, source=_remembered(source))
+            writer.bar(restored=[] if refresh else [document.id for document in documents])
+            advance = partial(progress, name) if progress is not None else None
+            counts = ingestor.store(writer, documents, advance)
+        return SourceReport(name, **asdict(counts), warnings=loaded.warnings)
+
+
+def _remembered(source: str) -> str:
+    """The name under which a source is remembered: one that means the same from every folder."""
+    return source if identity.is_web(source) else os.path.abspath(source)  # noqa: PTH100 # links are not resolved
 
 
 class _Laps:
@@ -267,32 +356,3 @@ class _Laps:
 
     def timings(self) -> Timings:
         return Timings(**self._laps, total=(time.perf_counter() - self._started) * 1e3)
-
-
-def _hits(
-    snapshot: Snapshot,
-    rows: NDArray[np.int64],
-    similarities: NDArray[np.float32],
-    scores: Scores | None,
-    top_n: int,
-) -> Iterator[SearchHit]:
-    """The best ``top_n`` of the candidates: by logit where there are logits, ties by chunk id."""
-    order = np.arange(len(rows)) if scores is None else np.lexsort((snapshot.chunks["id"][rows], -scores.logits))
-    for rank, i in enumerate(order[:top_n].tolist(), start=1):
-        chunk = snapshot.chunk(int(rows[i]))
-        document = snapshot.document(int(snapshot.chunks["document"][rows[i]]))
-        similarity = float(similarities[i])
-        logit = None if scores is None else float(scores.logits[i])
-        yield SearchHit(
-            rank=rank,
-            chunk_id=chunk.id,
-            document_id=chunk.document_id,
-            kind=chunk.kind,
-            title=document.title,
-            url=document.url,
-            text=chunk.text,
-            logit=logit,
-            score=similarity if logit is None else sigmoid(logit),
-            first_stage=FirstStage(i + 1, similarity),
-            truncated=scores is not None and bool(scores.truncated[i]),
-        )

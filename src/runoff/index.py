@@ -1,111 +1,178 @@
-"""Nearest chunks by inner product: an HNSW graph over most rows, an exact scan over the newest and over small stores.
+"""Nearest passages by inner product: HNSW graphs over most rows, an exact scan over the newest and over narrow filters.
 
-Rows that came after the graph was saved are scanned, so that a refresh never has to rewrite the graph for a few
-chunks; once ``TAIL_ROWS`` have piled up the next commit adds them. Below that many rows there is no graph at all.
+A graph covers neighbouring rows and never changes once it is saved, so that a refresh never rewrites it for a few
+passages: rows behind the last graph are scanned, and once ``TAIL_ROWS`` have piled up a commit makes a graph of them,
+continued from the graphs before it that are not much larger. There are never more than a handful. Dead rows stay in
+their graph; a search asks for as many more as it takes to find the live ones.
 """
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .manifest import Part
+
 Rows = NDArray[np.int64]
 Scores = NDArray[np.float32]
+Mask = NDArray[np.bool_]
 
 TAIL_ROWS = 8192
+GROWTH = 4
 NEIGHBOURS = 16
 BUILD_BREADTH = 200
 SEARCH_BREADTH = 256
+# Where the wanted rows are at most so many, scanning them is faster than walking a graph, and exact.
+SCAN_ROWS = 16384
+# A walk that has to pass by so many rows costs more than a scan.
+MOST_WALKED = 4096
+_SPARE = 16
+# Larger than what the order of summing 384 products of unit vectors can change.
+_ROUNDING = np.float32(1e-5)
 _SEED = 20
 
 
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """An hnswlib index whose labels are the rows from ``first`` up to and without ``last``."""
+
+    first: int
+    last: int
+    index: Any
+
+
 class VectorIndex:
-    """Searches the live rows of a store.
+    """Searches the live rows of a store. Any number of threads may search at once.
 
     Args:
         vectors: float32, shape [rows, dimensions], L2-normalised.
         alive: bool, shape [rows]; dead rows are never returned.
-        graph: an hnswlib index whose labels are the rows [0, graph_rows), or None.
-        graph_rows: number of rows that the graph covers.
+        graphs: graphs over the first rows, in order and without gaps.
     """
 
-    def __init__(self, vectors: Scores, alive: NDArray[np.bool_], graph: Any = None, graph_rows: int = 0) -> None:
+    def __init__(self, vectors: Scores, alive: Mask, graphs: Sequence[Graph] = ()) -> None:
         self._vectors = vectors
         self._alive = alive
-        self._graph = graph
-        self._graph_rows = graph_rows
-        self._graph_live = int(alive[:graph_rows].sum())
-        self._lock = threading.Lock()
+        self._graphs = graphs
+        self._indexed = graphs[-1].last if graphs else 0
 
     @property
     def method(self) -> str:
-        """How rows are searched: ``"exact"`` or ``"hnsw"``."""
-        return "exact" if self._graph is None else "hnsw"
+        """How rows are searched where no filter is narrow: ``"exact"`` or ``"hnsw"``."""
+        return "hnsw" if self._graphs else "exact"
 
-    def search(self, query: Scores, k: int) -> tuple[Rows, Scores]:
+    def search(self, query: Scores, k: int, allowed: Mask | None = None) -> tuple[Rows, Scores]:
         """The ``k`` live rows nearest to ``query``, or all there are.
 
         Args:
             query: float32, shape [dimensions], L2-normalised.
             k: number of rows wanted, at least 1.
+            allowed: bool, shape [rows]; other rows are passed over.
 
         Returns:
             Rows (int64) and inner products (float32, -1..1), best first, ties by row.
         """
-        tail = self._scan(query, self._graph_rows, k)
-        if self._graph is None or not self._graph_live:
-            return tail
-        return _merge(self._walk(query, k), tail, k)
+        chosen = self._alive if allowed is None else self._alive & allowed
+        if not self._graphs or np.count_nonzero(chosen) <= SCAN_ROWS:
+            return self._exact(query, k, chosen)
+        found = [self._walk(graph, query, k, chosen) for graph in self._graphs]
+        found.append(self._scan(query, k, chosen, self._indexed, len(chosen)))
+        return self._best(query, np.concatenate(found), k)
 
-    def exact(self, query: Scores, k: int) -> tuple[Rows, Scores]:
+    def exact(self, query: Scores, k: int, allowed: Mask | None = None) -> tuple[Rows, Scores]:
         """The same by a scan over all rows: the reference for ``search``."""
-        return self._scan(query, 0, k)
+        return self._exact(query, k, self._alive if allowed is None else self._alive & allowed)
 
-    def _scan(self, query: Scores, first: int, k: int) -> tuple[Rows, Scores]:
-        rows = np.flatnonzero(self._alive[first:]) + first
+    def similarities(self, query: Scores, rows: Rows) -> Scores:
+        """Inner products of rows with ``query``: float32, shape [rows].
+
+        Summed row by row in one order, so that a row's value does not depend on the others or on the threads of a
+        BLAS, as it would after a matrix product.
+        """
+        return np.asarray((self._vectors[rows] * query).sum(axis=1, dtype=np.float32))
+
+    def _exact(self, query: Scores, k: int, chosen: Mask) -> tuple[Rows, Scores]:
+        return self._best(query, self._scan(query, k, chosen, 0, len(chosen)), k)
+
+    def _scan(self, query: Scores, k: int, chosen: Mask, first: int, last: int) -> Rows:
+        rows = np.flatnonzero(chosen[first:last]) + first
         if not rows.size:
-            return rows, np.empty(0, dtype=np.float32)
-        whole = self._vectors[first:] @ query
-        return _top(rows, whole[rows - first], k)
+            return rows
+        if 4 * rows.size < last - first:
+            scores = self._vectors[rows] @ query
+        else:
+            scores = (self._vectors[first:last] @ query)[rows - first]
+        return np.asarray(rows[_largest(scores, k)])
 
-    def _walk(self, query: Scores, k: int) -> tuple[Rows, Scores]:
-        wanted = min(k, self._graph_live)
-        with self._lock:
-            self._graph.set_ef(max(SEARCH_BREADTH, 2 * wanted))
+    def _walk(self, graph: Graph, query: Scores, k: int, chosen: Mask) -> Rows:
+        part = chosen[graph.first : graph.last]
+        there = int(np.count_nonzero(part))
+        wanted = min(k, there)
+        share = there / len(part)
+        reach = wanted if share == 1 else int(1.25 * wanted / share) + _SPARE if share else 0
+        while 0 < reach <= min(MOST_WALKED, len(part)):
             try:
-                labels, _ = self._graph.knn_query(query, k=wanted, num_threads=1)
+                labels, _ = graph.index.knn_query(query, k=reach, num_threads=1)
             except RuntimeError:  # the graph reached fewer than were asked for
-                return self._scan(query, 0, k)
-        rows = labels[0].astype(np.int64)
-        return _top(rows, self._vectors[rows] @ query, k)
+                break
+            rows: Rows = labels[0].astype(np.int64)
+            rows = np.extract(chosen[rows], rows)
+            if rows.size >= wanted:
+                return rows
+            reach *= 2
+        return self._scan(query, k, chosen, graph.first, graph.last)
+
+    def _best(self, query: Scores, rows: Rows, k: int) -> tuple[Rows, Scores]:
+        scores = self.similarities(query, rows)
+        order = np.lexsort((rows, -scores))[:k]
+        return rows[order], scores[order]
 
 
-def load_graph(path: Path, dimensions: int, rows: int, alive: NDArray[np.bool_]) -> Any:
-    """Load a saved graph (its bytes must have been checked) and mark its dead rows."""
-    graph = _new_graph(dimensions)
-    graph.load_index(str(path), max_elements=rows)
-    for row in np.flatnonzero(~alive[:rows]):
-        graph.mark_deleted(int(row))
-    return graph
+def load_graph(path: Path, part: Part, dimensions: int) -> Graph:
+    """Load a saved graph, whose bytes must have been checked."""
+    index = _new_graph(dimensions)
+    index.load_index(str(path), max_elements=part.rows)
+    # hnswlib takes the larger of this and the number of rows asked for, so it is set once and threads do not race.
+    index.set_ef(SEARCH_BREADTH)
+    return Graph(part.first, part.last, index)
 
 
-def grow_graph(path: Path | None, covered: int, vectors: Scores) -> Any:
-    """A graph over all rows of ``vectors``, continued from the saved one over the first ``covered``.
+def plan_graph(graphs: Sequence[Part], rows: int) -> tuple[tuple[Part, ...], Part | None, int] | None:
+    """How the next graph is made once ``rows`` are there, or None while the rows behind the last graph are few.
+
+    Returns:
+        The graphs that stay, the graph that is continued (or None) and the first row that the new graph covers.
+    """
+    kept = list(graphs)
+    first = kept[-1].last if kept else 0
+    if rows - first < TAIL_ROWS:
+        return None
+    continued: Part | None = None
+    while kept and kept[-1].rows <= GROWTH * (rows - first):
+        continued = kept.pop()
+        first = continued.first
+    return tuple(kept), continued, first
+
+
+def build_graph(vectors: Scores, first: int, path: Path | None, continued: Part | None) -> Any:
+    """An hnswlib index over the rows from ``first`` on, continued from the saved one at ``path`` where there is one.
 
     Rows are added by one thread, so that the same rows make the same graph.
     """
     rows, dimensions = vectors.shape
     graph = _new_graph(dimensions)
-    if path is None:
-        graph.init_index(max_elements=rows, M=NEIGHBOURS, ef_construction=BUILD_BREADTH, random_seed=_SEED)
-        covered = 0
+    start = first
+    if path is None or continued is None:
+        graph.init_index(max_elements=rows - first, M=NEIGHBOURS, ef_construction=BUILD_BREADTH, random_seed=_SEED)
     else:
-        graph.load_index(str(path), max_elements=rows)
-    graph.add_items(np.asarray(vectors[covered:]), np.arange(covered, rows), num_threads=1)
+        graph.load_index(str(path), max_elements=rows - first)
+        start = continued.last
+    graph.add_items(np.asarray(vectors[start:]), np.arange(start, rows), num_threads=1)
     return graph
 
 
@@ -115,16 +182,9 @@ def _new_graph(dimensions: int) -> Any:
     return hnswlib.Index(space="ip", dim=dimensions)
 
 
-def _merge(a: tuple[Rows, Scores], b: tuple[Rows, Scores], k: int) -> tuple[Rows, Scores]:
-    rows, first = np.unique(np.concatenate([a[0], b[0]]), return_index=True)
-    return _top(rows, np.concatenate([a[1], b[1]])[first], k)
-
-
-def _top(rows: Rows, scores: Scores, k: int) -> tuple[Rows, Scores]:
-    if k < len(rows):
-        # Keep everything that ties with the k-th, so that the cut between equals is made by row below.
-        floor = np.partition(scores, len(scores) - k)[len(scores) - k]
-        kept = scores >= floor
-        rows, scores = rows[kept], scores[kept]
-    order = np.lexsort((rows, -scores))[:k]
-    return rows[order], scores[order]
+def _largest(scores: Scores, k: int) -> Rows:
+    """Positions of the ``k`` largest scores, and of those that could be as large if summed in another order."""
+    if k >= len(scores):
+        return np.arange(len(scores))
+    floor = np.partition(scores, len(scores) - k)[len(scores) - k]
+    return np.flatnonzero(scores >= floor - _ROUNDING)

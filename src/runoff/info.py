@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from . import cpu, models, threads
+from . import cpu, fetch, models, threads
 from ._version import __version__
 from .artifact import Artifact
 from .encoder import BiEncoder
@@ -49,8 +49,10 @@ def _store(folder: Path) -> dict[str, Any]:
         "generation": generation.number,
         "documents": snapshot.document_count,
         "chunks": snapshot.chunk_count,
-        "tokens": int(snapshot.chunks["token_count"][snapshot.alive].sum()),
+        "passages": snapshot.passage_count,
+        "sources": [fetch.redacted(name) for name in generation.state.sources],
+        "tokens": int(snapshot.passages["token_count"][snapshot.alive].sum()),
         "bytes": sum(state.bytes for state in snapshot.manifest.files.values()),
-        "index": generation.index.method,
+        "index": generation.dense.method,
         **snapshot.manifest.identity,
     }

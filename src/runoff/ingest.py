@@ -58,15 +58,20 @@ class Ingestor:
     settings: ChunkSettings
 
     def store(self, writer: Writer, documents: Sequence[Document], progress: Progress | None = None) -> Counts:
-        """Store documents, committing a block at a time; each document is replaced whole or not at all."""
+        """Store documents, committing a block at a time; each document is replaced whole or not at all.
+
+        What else was staged with the writer is committed with the last block.
+        """
         counts = Counts()
         seen = 0
         for block in self._blocks(documents):
+            if seen:
+                writer.commit(index=False)
             self._store_block(writer, block, counts)
-            writer.commit()
             seen += len(block)
             if progress is not None:
                 progress(seen, len(documents))
+        writer.commit()
         return counts
 
     def _blocks(self, documents: Iterable[Document]) -> Iterator[list[tuple[Document, list[Chunk]]]]:
@@ -85,26 +90,16 @@ class Ingestor:
             yield block
 
     def _store_block(self, writer: Writer, block: list[tuple[Document, list[Chunk]]], counts: Counts) -> None:
+        writer.prepare(document.id for document, _ in block)
         changed = [(document, chunks) for document, chunks in block if not writer.unchanged(document)]
-        counts.unchanged += len(block) - len(changed)
-        old = {document.id: writer.stored(document.id) for document, _ in changed}
-        known = {text: vector for entry in old.values() if entry for text, vector in _vectors_by_text(entry)}
-        missing = list(dict.fromkeys(c.text for _, chunks in changed for c in chunks if c.text not in known))
-        known.update(zip(missing, self.encoder.encode(missing), strict=True) if missing else ())
+        missing = writer.missing(c.text for _, chunks in changed for c in chunks)
+        if missing:
+            tokens = [ids.astype(np.uint16) for ids in self.tokenizer.encode_batch(missing)]
+            writer.add_passages(missing, self.encoder.encode(missing), tokens)
         for document, chunks in changed:
-            writer.put(self._entry(document, chunks, known))
-            counts.updated += old[document.id] is not None
-            counts.added += old[document.id] is None
+            counts.updated += writer.holds(document.id)
+            counts.added += not writer.holds(document.id)
             counts.chunks += len(chunks)
+            writer.put(Entry(document, chunks))
+        counts.unchanged += len(block) - len(changed)
         counts.embedded += len(missing)
-
-    def _entry(self, document: Document, chunks: list[Chunk], vectors: dict[str, Vectors]) -> Entry:
-        texts = [c.text for c in chunks]
-        tokens = [ids.astype(np.uint16) for ids in self.tokenizer.encode_batch(texts)]
-        rows = [vectors[text] for text in texts]
-        return Entry(document, chunks, np.stack(rows) if rows else np.empty((0, 0), np.float32), tokens)
-
-
-def _vectors_by_text(entry: Entry) -> Iterator[tuple[str, Vectors]]:
-    for stored, vector in zip(entry.chunks, entry.vectors, strict=True):
-        yield stored.text, np.array(vector)

@@ -240,12 +240,13 @@ def build(first_row: int, texts: Sequence[str]) -> bytes:
     return Segment(first_row, lengths, term_ends, posting_ends, rows, counts, joined).write()
 
 
-def merge(segments: Sequence[Bytes], kept: NDArray[np.bool_] | None = None) -> bytes:
+def merge(segments: Sequence[Bytes], kept: NDArray[np.bool_] | None = None, *, first_row: int | None = None) -> bytes:
     """One segment of neighbouring ones: byte for byte what ``build`` makes of all their texts.
 
     Args:
         segments: the bytes of each, at least one, in the order of their rows.
         kept: bool, shape [rows of all]: rows that stay; the others are left out and those behind move up.
+        first_row: first row of the new segment; None takes that of the first one.
 
     Raises:
         StoreDamagedError: a segment is damaged, or they are no neighbours.
@@ -269,7 +270,8 @@ def merge(segments: Sequence[Bytes], kept: NDArray[np.bool_] | None = None) -> b
         next_[place[place >= 0]] = at[place >= 0]
     lengths = np.concatenate([part.lengths for part in parts])[kept]
     text, term_ends = _joined(terms)
-    return Segment(first, lengths, term_ends, ends, posting_rows, counts, text).write()
+    first_row = first if first_row is None else first_row
+    return Segment(first_row, lengths, term_ends, ends, posting_rows, counts, text).write()
 
 
 class _Numbers(dict[str, int]):

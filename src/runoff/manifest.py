@@ -1,8 +1,9 @@
 """The manifest of a store: which bytes of which files make up one generation.
 
-Data files only ever grow. A generation is the manifest that names, for each file, how many of its bytes count and
-their CRC-32 (which can be continued as a file grows, so a commit never reads old data again). Replacing the manifest
-by a rename is the only step that makes a new generation visible; bytes beyond it are left-overs of a writer that died.
+Data files only ever grow, and parts (pieces of an index over neighbouring rows) never change once they are written. A
+generation is the manifest that names, for each file, how many of its bytes count and their CRC-32 (which can be
+continued as a file grows, so a commit never reads old data again). Replacing the manifest by a rename is the only step
+that makes a new generation visible; bytes beyond it are left-overs of a writer that died.
 """
 
 from __future__ import annotations
@@ -10,18 +11,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from isal import isal_zlib
+from numpy.typing import NDArray
+
+from . import threads
 from .errors import StoreDamagedError, StoreError, StoreMismatchError, StoreMissingError
 
 NAME = "manifest.json"
 FORMAT = "runoff-store"
-VERSION = 1
-_BLOCK = 1 << 20
+VERSION = 2
+_BLOCK = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +39,32 @@ class FileState:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A file with one piece of an index, over the rows from ``first`` up to and without ``last``."""
+
+    name: str
+    first: int
+    last: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that the part covers."""
+        return self.last - self.first
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """One generation of a store.
 
     Attributes:
         generation: 1 for the first commit, one more with each.
-        identity: what the stored data depends on (models, tokenizer, chunk settings); two stores with different
-            identities cannot be mixed.
+        identity: what the stored data depends on (models, tokenizer, chunk and BM25 settings); two stores with
+            different identities cannot be mixed.
         epoch: number in the names of the data files; compaction writes a new set under the next.
         files: state of each file by name.
-        indexed_rows: chunk rows that the HNSW file covers; later rows are scanned exactly.
+        graphs: HNSW graphs over passage rows, in order; later rows are scanned exactly.
+        lexical: postings over passage rows, in order; they cover every row.
+        columns: metadata over document rows, in order; they cover every row.
         next_chunk_id: smallest id that no chunk ever had.
     """
 
@@ -50,8 +72,19 @@ class Manifest:
     identity: Mapping[str, Any]
     epoch: int = 0
     files: Mapping[str, FileState] = field(default_factory=dict)
-    indexed_rows: int = 0
+    graphs: tuple[Part, ...] = ()
+    lexical: tuple[Part, ...] = ()
+    columns: tuple[Part, ...] = ()
     next_chunk_id: int = 0
+
+    @property
+    def indexed_rows(self) -> int:
+        """Number of passage rows that the graphs cover."""
+        return self.graphs[-1].last if self.graphs else 0
+
+    def named(self, kind: str) -> str | None:
+        """Name of the only file of a kind that is written anew when it changes, or None where there is none."""
+        return next((name for name in self.files if name.startswith(f"{kind}-")), None)
 
 
 def read(folder: Path) -> Manifest:
@@ -75,7 +108,7 @@ def read(folder: Path) -> Manifest:
         identity=content["identity"],
         epoch=content["epoch"],
         files=files,
-        indexed_rows=content["indexed_rows"],
+        **{kind: tuple(Part(**part) for part in content[kind]) for kind in ("graphs", "lexical", "columns")},
         next_chunk_id=content["next_chunk_id"],
     )
 
@@ -99,24 +132,52 @@ def write(folder: Path, manifest: Manifest) -> None:
         raise StoreError(f"{temporary}: cannot write the manifest ({error.strerror}); nothing changed") from error
 
 
-def verify_file(folder: Path, name: str, state: FileState) -> None:
-    """Check that the first ``state.bytes`` of a file are the bytes that were committed.
+def verify(folder: Path, manifest: Manifest) -> None:
+    """Check that each file holds the bytes that were committed.
 
     Raises:
-        StoreDamagedError: the file is missing, short or different.
+        StoreDamagedError: a file is missing, short or different; names the first such file.
     """
-    path = folder / name
+    # The largest first, so that no thread is left with one of them at the end.
+    names = sorted(manifest.files, key=lambda name: (-manifest.files[name].bytes, name))
+    with ThreadPoolExecutor(threads.budget(None)) as pool:
+        for check in [pool.submit(_verify_file, folder / name, manifest.files[name]) for name in names]:
+            check.result()
+
+
+def map_file(path: Path, state: FileState) -> NDArray[np.uint8]:
+    """The first ``state.bytes`` of a file, mapped read-only: uint8, flat.
+
+    Raises:
+        StoreDamagedError: the file is missing or shorter.
+    """
+    if not state.bytes:
+        return np.empty(0, dtype=np.uint8)
     try:
-        actual = _crc_of(path, state.bytes)
+        actual = path.stat().st_size
     except FileNotFoundError:
         raise StoreDamagedError(f"{path}: missing; the manifest lists {state.bytes} bytes. {_WAY_OUT}") from None
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
-    if actual != state:
-        raise StoreDamagedError(
-            f"{path}: holds {actual.bytes} bytes with checksum {actual.crc32:08x}; expected {state.bytes} bytes "
-            f"with {state.crc32:08x}. {_WAY_OUT}"
-        )
+    if actual < state.bytes:
+        raise StoreDamagedError(f"{path}: holds {actual} bytes; expected {state.bytes}. {_WAY_OUT}")
+    return np.asarray(np.memmap(path, dtype=np.uint8, mode="r", shape=(state.bytes,)))
+
+
+def append(path: Path, state: FileState, blocks: Iterable[bytes]) -> FileState:
+    """Write blocks behind the first ``state.bytes`` of a file, durably; returns the file's new state."""
+    with path.open("r+b" if path.exists() else "w+b") as file:
+        file.truncate(state.bytes)
+        file.seek(state.bytes)
+        for data in blocks:
+            file.write(data)
+            state = FileState(state.bytes + len(data), checksum(data, state.crc32))
+        file.flush()
+        sync(file.fileno())
+    return state
+
+
+def checksum(data: Any, crc: int = 0) -> int:
+    """CRC-32 of bytes, or of what ``crc`` stands for and these bytes after it."""
+    return int(isal_zlib.crc32(data, crc))
 
 
 def sync(descriptor: int) -> None:
@@ -161,10 +222,11 @@ def _checksum(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(bare, sort_keys=True).encode()).hexdigest()
 
 
-def _crc_of(path: Path, length: int) -> FileState:
-    crc, left = 0, length
-    with path.open("rb") as file:
-        while left and (block := file.read(min(left, _BLOCK))):
-            crc = zlib.crc32(block, crc)
-            left -= len(block)
-    return FileState(length - left, crc)
+def _verify_file(path: Path, state: FileState) -> None:
+    data, crc = map_file(path, state), 0
+    for start in range(0, state.bytes, _BLOCK):
+        crc = checksum(data[start : start + _BLOCK], crc)
+    if crc != state.crc32:
+        raise StoreDamagedError(
+            f"{path}: {state.bytes} bytes with checksum {crc:08x}; expected {state.crc32:08x}. {_WAY_OUT}"
+        )

@@ -5,15 +5,35 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from .candidates import Mode
 from .documents import Kind
 
 
 @dataclass(frozen=True, slots=True)
-class FirstStage:
-    """Where the first stage put a chunk: rank from 1, and its score (cosine similarity, -1..1)."""
+class ListPlace:
+    """Where one list of the first stage has a chunk: rank from 1, and the list's score."""
 
     rank: int
     score: float
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStage:
+    """Where the first stage put a chunk, and which of its lists found it.
+
+    Attributes:
+        rank: rank from 1 in the order that the runoff was given.
+        score: what that order goes by: cosine similarity, BM25 score or the fused score of both.
+        similarity: cosine similarity of query and chunk, -1..1, whichever list found it.
+        dense: place in the list by vector, score -1..1; None where that list did not find it.
+        lexical: place in the list by BM25, score above 0; None where that list did not find it.
+    """
+
+    rank: int
+    score: float
+    similarity: float
+    dense: ListPlace | None
+    lexical: ListPlace | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +47,12 @@ class SearchHit:
         kind: ``"headline"`` or ``"body"``.
         title: the document's title.
         url: the document's address, or None.
+        source: the feed or file that the document came from.
+        published: UTC time of publication as ``YYYY-MM-DDTHH:MM:SSZ``, or None.
         text: the chunk's text.
         logit: the cross-encoder's output, unbounded; None without a runoff.
-        score: the logit's sigmoid, 0..1; without a runoff the first stage's cosine similarity.
+        blended: logit + blend x similarity, by which hits are ordered; None without a runoff.
+        score: the logit's sigmoid, 0..1; without a runoff the first stage's score.
         first_stage: where the first stage had put it.
         truncated: whether the cross-encoder saw only the chunk's beginning.
     """
@@ -40,8 +63,11 @@ class SearchHit:
     kind: Kind
     title: str
     url: str | None
+    source: str
+    published: str | None
     text: str
     logit: float | None
+    blended: float | None
     score: float
     first_stage: FirstStage
     truncated: bool
@@ -69,6 +95,8 @@ class SearchResult:
         timings_ms: wall time of each stage.
         query_truncated: whether the query was too long for the encoders and was cut.
         reranked: whether the runoff took place.
+        mode: which lists the first stage used: ``"hybrid"``, ``"dense"`` or ``"lexical"``.
+        blend: weight of the similarity beside the logit.
         generation: the store's generation that answered.
     """
 
@@ -78,6 +106,8 @@ class SearchResult:
     timings_ms: Timings
     query_truncated: bool
     reranked: bool
+    mode: Mode
+    blend: float
     generation: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,6 +126,7 @@ class SourceReport:
         unchanged: documents that were stored already.
         chunks: chunks of the added and updated documents.
         embedded: how many of those chunks had to be embedded.
+        not_modified: whether the source is as it was, so that nothing of it was read again.
         warnings: what was odd but did not stop the source.
         error: why the source could not be read, or None.
     """
@@ -106,6 +137,7 @@ class SourceReport:
     unchanged: int = 0
     chunks: int = 0
     embedded: int = 0
+    not_modified: bool = False
     warnings: tuple[str, ...] = ()
     error: str | None = None
 

@@ -2,55 +2,79 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import dates
 from . import manifest as manifests
 from .assembly import Passages
-from .documents import Chunk, Document, Kind
-from .manifest import FileState, Manifest
+from .documents import KINDS, Chunk, Document, Kind
+from .errors import StoreDamagedError
+from .manifest import FileState, Manifest, map_file
 
-KINDS: tuple[Kind, ...] = ("headline", "body")
-
-CHUNK_ROW = np.dtype(
-    [
-        ("id", "<i8"),
-        ("text_offset", "<u8"),
-        ("token_offset", "<u8"),
-        ("text_bytes", "<u4"),
-        ("token_count", "<u4"),
-        ("document", "<u4"),
-        ("position", "<u4"),
-        ("start", "<u4"),
-        ("end", "<u4"),
-        ("kind", "<u4"),
-        ("unused", "<u4"),
-    ]
-)
 DOCUMENT_ROW = np.dtype(
     [
         ("id", "S16"),
         ("record_hash", "V32"),
         ("record_offset", "<u8"),
         ("first_chunk", "<u8"),
+        ("first_seen", "<i8"),
         ("record_bytes", "<u4"),
         ("chunk_count", "<u4"),
+    ]
+)
+CHUNK_ROW = np.dtype(
+    [
+        ("id", "<i8"),
+        ("document", "<u4"),
+        ("passage", "<u4"),
+        ("position", "<u4"),
+        ("start", "<u4"),
+        ("end", "<u4"),
+        ("kind", "<u4"),
+    ]
+)
+PASSAGE_ROW = np.dtype(
+    [
+        ("key", "<u8"),
+        ("text_offset", "<u8"),
+        ("token_offset", "<u8"),
+        ("text_bytes", "<u4"),
+        ("token_count", "<u4"),
+        ("first_chunk", "<u4"),
+        ("unused", "<u4"),
     ]
 )
 TOKEN = np.dtype("<u2")
 VECTOR = np.dtype("<f4")
 DELETED = np.dtype("<u4")
 
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
 
 def data_names(epoch: int) -> dict[str, str]:
     """File name of each kind of data in an epoch."""
-    return {kind: f"{kind}-{epoch}.bin" for kind in ("records", "documents", "chunks", "texts", "tokens", "vectors")}
+    kinds = ("records", "documents", "chunks", "passages", "texts", "tokens", "vectors")
+    return {kind: f"{kind}-{epoch}.bin" for kind in kinds}
+
+
+def text_key(text: str) -> int:
+    """64 bits by which a passage is looked up: the beginning of the SHA-256 of its text."""
+    return int.from_bytes(hashlib.sha256(text.encode("utf-8")).digest()[:8], "little")
+
+
+def record_of(document: Document) -> bytes:
+    """A document as the store keeps it: JSON in UTF-8, equal bytes for equal documents."""
+    return json.dumps(document.to_record(), ensure_ascii=False, sort_keys=True).encode("utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,70 +91,131 @@ class StoredChunk:
 class Snapshot:
     """What a store held at one generation. Safe to share between threads; stays valid while writers go on.
 
+    A *passage* is a text that is stored, embedded and searched once, however many chunks of however many documents
+    have it.
+
     Attributes:
         manifest: the generation's manifest.
-        chunks: chunk table, dtype ``CHUNK_ROW``, shape [rows], deleted rows included.
-        documents: document table, dtype ``DOCUMENT_ROW``, shape [document rows].
-        vectors: float32, shape [rows, dimensions], L2-normalised.
-        alive: bool, shape [rows]; False where the chunk's document was deleted or replaced.
-        document_alive: bool, shape [document rows].
+        documents: document table, dtype ``DOCUMENT_ROW``, shape [document rows], deleted rows included.
+        chunks: chunk table, dtype ``CHUNK_ROW``, shape [chunk rows].
+        passages: passage table, dtype ``PASSAGE_ROW``, shape [passage rows].
+        vectors: float32, shape [passage rows, dimensions], L2-normalised.
+        document_alive: bool, shape [document rows]; False where the document was deleted or replaced.
+        chunk_alive: bool, shape [chunk rows]; False where the chunk's document was deleted or replaced.
+        alive: bool, shape [passage rows]; True where a live chunk has the passage.
+        raw: bytes of each kind of file, uint8, flat.
     """
 
     def __init__(self, manifest: Manifest, files: Mapping[str, NDArray[Any]], dimensions: int) -> None:
         self.manifest = manifest
-        self.chunks = files["chunks"].view(CHUNK_ROW)
         self.documents = files["documents"].view(DOCUMENT_ROW)
+        self.chunks = files["chunks"].view(CHUNK_ROW)
+        self.passages = files["passages"].view(PASSAGE_ROW)
         self.vectors = files["vectors"].view(VECTOR).reshape(-1, dimensions)
         self.document_alive = np.ones(len(self.documents), dtype=bool)
         self.document_alive[files["deleted"].view(DELETED)] = False
-        self.alive = self.document_alive[self.chunks["document"]]
+        self.chunk_alive = self.document_alive[self.chunks["document"]]
+        self.alive = self.passages_of(self.chunk_alive)
+        self.raw = files
         self._tokens = files["tokens"].view(TOKEN)
         self._texts = files["texts"]
         self._records = files["records"]
 
     @classmethod
-    def open(cls, folder: Path, manifest: Manifest, dimensions: int, *, verify: bool = True) -> Snapshot:
+    def open(cls, folder: Path, manifest: Manifest, *, verify: bool = True) -> Snapshot:
         """Map the files of a generation, after checking them where ``verify`` is set.
 
         Raises:
             StoreDamagedError: a file is missing, short or different from what was committed.
         """
         if verify:
-            for name, state in manifest.files.items():
-                manifests.verify_file(folder, name, state)
-        names = {**data_names(manifest.epoch), "deleted": deleted_name(manifest) or ""}
-        files = {kind: _map(folder / name, manifest.files.get(name, FileState())) for kind, name in names.items()}
-        return cls(manifest, files, dimensions)
-
-    @property
-    def chunk_count(self) -> int:
-        """Number of chunks that can be found."""
-        return int(self.alive.sum())
+            manifests.verify(folder, manifest)
+        names = {**data_names(manifest.epoch), "deleted": manifest.named("deleted") or ""}
+        files = {kind: map_file(folder / name, manifest.files.get(name, FileState())) for kind, name in names.items()}
+        return cls(manifest, files, int(manifest.identity["dimensions"]))
 
     @property
     def document_count(self) -> int:
         """Number of documents that can be found."""
         return int(self.document_alive.sum())
 
-    def rows_by_document(self) -> dict[str, int]:
-        """Row of each live document by its id."""
-        rows = np.flatnonzero(self.document_alive)
-        ids = self.documents["id"][rows]
-        return {bytes(key).decode("ascii"): int(row) for key, row in zip(ids, rows, strict=True)}
+    @property
+    def chunk_count(self) -> int:
+        """Number of chunks that can be found."""
+        return int(self.chunk_alive.sum())
+
+    @property
+    def passage_count(self) -> int:
+        """Number of different texts that can be found."""
+        return int(self.alive.sum())
+
+    def passages_of(self, chunks: Mask) -> Mask:
+        """Which passages some of the chosen chunks have: bool, shape [passage rows], from bool, shape [chunk rows]."""
+        chosen = np.zeros(len(self.passages), dtype=bool)
+        chosen[self.chunks["passage"][chunks]] = True
+        return chosen
+
+    def chunk_of(self, passage: int, chosen: Mask | None = None) -> int:
+        """Row of the chunk that stands for a passage: of the live (and chosen) ones that have it, the first."""
+        allowed = self.chunk_alive if chosen is None else chosen
+        first = int(self.passages["first_chunk"][passage])
+        if allowed[first]:
+            return first
+        repeats = self._repeats
+        rows = repeats[self.chunks["passage"][repeats] == passage]
+        return int(rows[allowed[rows]][0])
+
+    @cached_property
+    def _repeats(self) -> Rows:
+        """Rows of the chunks whose passage came with another chunk."""
+        origin = self.passages["first_chunk"][self.chunks["passage"]]
+        return np.flatnonzero(origin != np.arange(len(self.chunks)))
+
+    def find_documents(self, ids: Iterable[str]) -> dict[str, int]:
+        """Row of each live document among ``ids``."""
+        wanted = {key: None for key in ids if len(key) == DOCUMENT_ROW["id"].itemsize and key.isascii()}
+        names = np.array(list(wanted), dtype=DOCUMENT_ROW["id"])
+        rows = _lookup(_halves(self.documents["id"]), _halves(names))
+        found = {self.documents["id"][row].decode("ascii"): row for row in rows[self.document_alive[rows]].tolist()}
+        return {key: row for key, row in found.items() if key in wanted}
+
+    def find_passages(self, texts: Iterable[str]) -> dict[str, int]:
+        """Row of each passage, live or not, among ``texts``."""
+        keys = {text_key(text): text for text in texts}
+        rows = _lookup(self.passages["key"], np.fromiter(keys, dtype=np.uint64, count=len(keys)))
+        found = {int(self.passages["key"][row]): row for row in rows.tolist()}
+        return {keys[key]: row for key, row in found.items() if self.text(row) == keys[key]}
 
     def document(self, row: int) -> Document:
         """The document in a row of the document table."""
         record = self.documents[row]
         start = int(record["record_offset"])
-        data = self._records[start : start + int(record["record_bytes"])].tobytes()
-        fields = json.loads(data)
-        return Document(**{**fields, "tags": tuple(fields["tags"])})
+        return Document.from_record(json.loads(self._records[start : start + int(record["record_bytes"])].tobytes()))
 
-    def text(self, row: int) -> str:
-        """The text of a chunk row."""
-        record = self.chunks[row]
+    def first_seen(self, row: int) -> str:
+        """UTC time when a document's id came first, as ``YYYY-MM-DDTHH:MM:SSZ``."""
+        return dates.from_seconds(int(self.documents["first_seen"][row]))
+
+    def text(self, passage: int) -> str:
+        """The text of a passage row."""
+        record = self.passages[passage]
         start = int(record["text_offset"])
         return self._texts[start : start + int(record["text_bytes"])].tobytes().decode("utf-8")
+
+    def tokens(self, passage: int) -> NDArray[np.uint16]:
+        """Word-piece ids of a passage row, uint16, without special tokens."""
+        record = self.passages[passage]
+        start = int(record["token_offset"])
+        return self._tokens[start : start + int(record["token_count"])]
+
+    def token_cache(self, passages: Rows) -> Passages:
+        """The cached word-piece ids of passage rows, in that order, without copying them."""
+        chosen = self.passages[passages]
+        return Passages(
+            ids=self._tokens,
+            starts=chosen["token_offset"].astype(np.int64),
+            lengths=chosen["token_count"].astype(np.int32),
+        )
 
     def chunk(self, row: int) -> StoredChunk:
         """The chunk in a row of the chunk table."""
@@ -140,28 +225,7 @@ class Snapshot:
             document_id=self.documents["id"][record["document"]].decode("ascii"),
             kind=KINDS[int(record["kind"])],
             position=int(record["position"]),
-            text=self.text(row),
-        )
-
-    def chunk_rows(self, document_row: int) -> range:
-        """Rows of a document's chunks, in reading order."""
-        record = self.documents[document_row]
-        first = int(record["first_chunk"])
-        return range(first, first + int(record["chunk_count"]))
-
-    def tokens(self, row: int) -> NDArray[np.uint16]:
-        """Word-piece ids of a chunk row, uint16, without special tokens."""
-        record = self.chunks[row]
-        start = int(record["token_offset"])
-        return self._tokens[start : start + int(record["token_count"])]
-
-    def passages(self, rows: NDArray[np.int64]) -> Passages:
-        """The cached word-piece ids of chunk rows, in that order, without copying them."""
-        chosen = self.chunks[rows]
-        return Passages(
-            ids=self._tokens,
-            starts=chosen["token_offset"].astype(np.int64),
-            lengths=chosen["token_count"].astype(np.int32),
+            text=self.text(int(record["passage"])),
         )
 
     def entries(self) -> Iterator[Entry]:
@@ -170,22 +234,44 @@ class Snapshot:
             yield self.entry(int(row))
 
     def entry(self, document_row: int) -> Entry:
-        """One document with its chunks, their ids, vectors and tokens."""
-        rows = self.chunk_rows(document_row)
+        """One document with its chunks and their ids."""
+        record = self.documents[document_row]
+        first = int(record["first_chunk"])
+        rows = range(first, first + int(record["chunk_count"]))
         return Entry(
             document=self.document(document_row),
-            chunks=[self._chunk_record(row) for row in rows],
-            vectors=self.vectors[rows.start : rows.stop],
-            tokens=[self.tokens(row) for row in rows],
+            chunks=[self._plain_chunk(row) for row in rows],
             ids=self.chunks["id"][rows.start : rows.stop].tolist(),
+            first_seen=int(record["first_seen"]),
         )
 
-    def _chunk_record(self, row: int) -> Chunk:
+    def check(self) -> None:
+        """Look whether rows and offsets stay inside of what they point at, and vectors are unit vectors.
+
+        Raises:
+            StoreDamagedError: one does not; names the table.
+        """
+        documents, chunks, passages = self.documents, self.chunks, self.passages
+        sound = {
+            "documents": _within(documents["record_offset"], documents["record_bytes"], len(self._records))
+            and _within(documents["first_chunk"], documents["chunk_count"], len(chunks)),
+            "chunks": _within(chunks["document"], 1, len(documents)) and _within(chunks["passage"], 1, len(passages)),
+            "passages": _within(passages["text_offset"], passages["text_bytes"], len(self._texts))
+            and _within(passages["token_offset"], passages["token_count"], len(self._tokens))
+            and _within(passages["first_chunk"], 1, len(chunks)),
+            "vectors": len(self.vectors) == len(passages)
+            and bool(np.allclose(np.einsum("ij,ij->i", self.vectors, self.vectors), 1, atol=1e-3)),
+        }
+        for table, holds in sound.items():
+            if not holds:
+                raise StoreDamagedError(f"{table}: does not fit the other tables, though its bytes are as written")
+
+    def _plain_chunk(self, row: int) -> Chunk:
         record = self.chunks[row]
         return Chunk(
             kind=KINDS[int(record["kind"])],
             position=int(record["position"]),
-            text=self.text(row),
+            text=self.text(int(record["passage"])),
             start=int(record["start"]),
             end=int(record["end"]),
         )
@@ -193,29 +279,34 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A document and all that ingest made of it.
+    """A document and its chunks.
 
     Attributes:
         document: the document.
         chunks: its chunks in reading order.
-        vectors: float32, shape [chunks, dimensions], L2-normalised.
-        tokens: for each chunk its word-piece ids, uint16.
         ids: for each chunk its id, where it has one already; None lets the store give new ones.
+        first_seen: when its id came first, in seconds since 1970 UTC; None lets the store say.
     """
 
     document: Document
     chunks: list[Chunk]
-    vectors: NDArray[np.float32]
-    tokens: list[NDArray[np.uint16]]
     ids: list[int] | None = None
+    first_seen: int | None = None
 
 
-def deleted_name(manifest: Manifest) -> str | None:
-    """Name of the file that lists the deleted document rows of a generation, or None where nothing is deleted."""
-    return next((name for name in manifest.files if name.startswith("deleted-")), None)
+def _within(starts: NDArray[Any], lengths: NDArray[Any] | int, size: int) -> bool:
+    return not len(starts) or int((starts.astype(np.int64) + lengths).max()) <= size
 
 
-def _map(path: Path, state: FileState) -> NDArray[np.uint8]:
-    if not state.bytes:
-        return np.empty(0, dtype=np.uint8)
-    return np.asarray(np.memmap(path, dtype=np.uint8, mode="r", shape=(state.bytes,)))
+def _halves(names: NDArray[np.bytes_]) -> NDArray[np.uint64]:
+    """The first 8 of 16 bytes of each name, as one number."""
+    return np.ascontiguousarray(names).view(np.uint64).reshape(-1, 2)[:, 0] if len(names) else np.empty(0, np.uint64)
+
+
+def _lookup(keys: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> Rows:
+    """Rows of ``keys`` that hold a wanted value, ascending. A few wanted values cost one pass over the keys."""
+    if not len(keys) or not len(wanted):
+        return np.empty(0, dtype=np.int64)
+    ordered = np.sort(wanted)
+    places = np.searchsorted(ordered, keys)
+    return np.flatnonzero(ordered[np.minimum(places, len(ordered) - 1)] == keys)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import os
 import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import feeds, fetch, identity, records, text
 from .documents import Document
 from .errors import SourceError
+from .state import SourceState
 
 MAX_BYTES = 500_000_000
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
@@ -30,11 +32,21 @@ Found = tuple[tuple[Document, ...], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The documents of one source, and what was odd about it."""
+    """The documents of one source.
+
+    Attributes:
+        source: the address or path.
+        documents: what it holds; nothing where it is ``unchanged``.
+        warnings: what was odd about it.
+        state: how it is now, for the next ``load``.
+        unchanged: whether it is as ``known`` says, byte for byte or by its server's word.
+    """
 
     source: str
     documents: tuple[Document, ...]
     warnings: tuple[str, ...] = ()
+    state: SourceState = field(default_factory=SourceState)
+    unchanged: bool = False
 
 
 def expand(source: str) -> list[str]:
@@ -59,20 +71,25 @@ def expand(source: str) -> list[str]:
     return found
 
 
-def load(source: str, settings: fetch.FetchSettings = fetch.DEFAULT) -> Loaded:
+def load(source: str, settings: fetch.FetchSettings = fetch.DEFAULT, known: SourceState | None = None) -> Loaded:
     """Read one address or file.
 
     An address has to lead to a feed. A file is what its content says where that is a feed, else what its name says;
     either may be compressed by gzip. A page's title is its first heading, else the name of the file.
 
+    Args:
+        source: the address or path.
+        settings: bounds of a fetch.
+        known: how the source was when it was last read. Its server is asked for what changed since, and nothing is
+            parsed where nothing did.
+
     Raises:
         SourceError: nothing usable is there; the message says what is.
     """
+    known = known or SourceState()
     if identity.is_web(source):
-        documents, warnings = _load_address(source, settings)
-    else:
-        documents, warnings = _load_file(Path(source))
-    return Loaded(source, documents, warnings)
+        return _load_address(source, settings, known)
+    return _load_file(source, known)
 
 
 def _walk(folder: str) -> Iterator[str]:
@@ -85,20 +102,33 @@ def _walk(folder: str) -> Iterator[str]:
     yield from unlisted
 
 
-def _load_address(url: str, settings: fetch.FetchSettings) -> Found:
-    fetched = fetch.fetch(url, settings)
+def _load_address(url: str, settings: fetch.FetchSettings, known: SourceState) -> Loaded:
+    fetched = fetch.fetch(url, settings, etag=known.etag, last_modified=known.last_modified)
+    if fetched.not_modified:
+        return Loaded(url, (), state=known, unchanged=True)
+    state = SourceState(_digest(fetched.body), fetched.etag, fetched.last_modified)
+    if state.digest == known.digest:
+        return Loaded(url, (), state=state, unchanged=True)
     name = fetch.redacted(url)
     data, warnings = _unpacked(fetched.body, name, settings.max_bytes)
     feed = feeds.parse(data, name, content_type=fetched.content_type, base=fetched.final_url)
-    return feed.documents, (*warnings, *feed.warnings)
+    return Loaded(url, feed.documents, (*warnings, *feed.warnings), state)
 
 
-def _load_file(path: Path) -> Found:
+def _load_file(source: str, known: SourceState) -> Loaded:
+    path = Path(source)
     data = _read(path)
+    state = SourceState(_digest(data))
+    if state.digest == known.digest:
+        return Loaded(source, (), state=state, unchanged=True)
     name = text.clean(str(path.resolve()))
     data, warnings = _unpacked(data, name, MAX_BYTES)
     documents, more = _reader(path.name, data)(data, name)
-    return documents, (*warnings, *more)
+    return Loaded(source, documents, (*warnings, *more), state)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _reader(name: str, data: bytes) -> Reader:

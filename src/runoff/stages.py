@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from . import models
+from . import chunking, lexical, models, words
 from .artifact import Artifact
 from .assembly import Passages
 from .backends import Scores
@@ -120,6 +120,8 @@ class ModelStages:
             "bi_encoder": self._bi.name,
             "bi_encoder_digest": self._bi.digest,
             "dimensions": self._bi.dimensions,
+            "pooling": self._bi.pooling,
+            "max_length": self._bi.max_length,
             "passage_tokenizer": self._cross.tokenizer_digest,
         }
 
@@ -127,3 +129,8 @@ class ModelStages:
 def chunk_identity(settings: ChunkSettings) -> dict[str, Any]:
     """The part of a store's identity that its chunking fixes."""
     return {"chunk_words": settings.size, "chunk_overlap": settings.overlap}
+
+
+def index_identity() -> dict[str, Any]:
+    """The part of a store's identity that this release fixes: how texts are cut, and how words are indexed."""
+    return {"chunker": chunking.VERSION, "words": words.VERSION, "bm25_k1": lexical.K1, "bm25_b": lexical.B}

@@ -9,27 +9,68 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from . import lock
 from . import manifest as manifests
+from .columns import Columns, Segment
+from .conditions import Condition
 from .errors import StoreDamagedError, StoreError, StoreMismatchError
-from .index import VectorIndex, load_graph
+from .index import Graph, VectorIndex, load_graph
+from .lexical import LexicalIndex
 from .lock import folder_lock
-from .manifest import Manifest
-from .snapshot import Snapshot
-from .writer import Writer, graph_name
+from .manifest import Manifest, Part, map_file
+from .snapshot import Mask, Snapshot
+from .state import State
+from .writer import Writer, read_state
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One generation with its index: everything a query needs."""
+    """One generation with its indexes: everything a query needs.
+
+    Attributes:
+        snapshot: the tables.
+        dense: nearest passages by vector.
+        lexical: best passages by BM25.
+        columns: metadata of documents, for filters.
+        state: what is remembered of sources.
+        graphs: the graphs by file name, which later generations use again.
+    """
 
     snapshot: Snapshot
-    index: VectorIndex
+    dense: VectorIndex
+    lexical: LexicalIndex
+    columns: Columns
+    state: State
+    graphs: Mapping[str, Graph]
 
     @property
     def number(self) -> int:
         """The generation's number, from 1."""
         return self.snapshot.manifest.generation
+
+    def chosen(self, condition: Condition) -> Mask:
+        """Which live chunks meet a condition: bool, shape [chunk rows].
+
+        Raises:
+            FilterError: the condition names a field that the store does not have.
+        """
+        chunks = self.snapshot.chunks
+        mask: Mask = condition.mask(self.columns, chunks["document"], chunks["kind"])
+        return np.asarray(mask & self.snapshot.chunk_alive)
+
+    def check(self) -> None:
+        """Look whether the parts agree with each other, beyond what opening a store checks.
+
+        Raises:
+            StoreDamagedError: they do not; says where.
+        """
+        self.snapshot.check()
+        counts = {"lexical": len(self.snapshot.passages), "columns": len(self.snapshot.documents)}
+        for kind, parts in (("lexical", self.lexical.segments), ("columns", self.columns.segments)):
+            if sum(part.rows for part in parts) != counts[kind]:
+                raise StoreDamagedError(f"{kind}: its parts do not cover the {counts[kind]} rows of the store")
 
 
 class Store:
@@ -101,15 +142,27 @@ class Store:
                 )
 
     def current(self) -> Generation:
-        """The newest generation; loads it when another writer has made one since the last call."""
-        if _stamp(self.folder) == self._stamp:
-            return self._generation
-        with self._lock:
-            stamp = _stamp(self.folder)
-            if stamp != self._stamp:
-                self._generation = _load(self.folder, verify=False)
-                self._stamp = stamp
+        """The newest generation; loads it when a writer of another process has made one since the last call.
+
+        While one thread loads it, others go on with the one before.
+        """
+        if _stamp(self.folder) != self._stamp and self._lock.acquire(blocking=False):
+            try:
+                self._load_newer()
+            finally:
+                self._lock.release()
         return self._generation
+
+    def _newest(self) -> Generation:
+        with self._lock:
+            self._load_newer()
+        return self._generation
+
+    def _load_newer(self) -> None:
+        stamp = _stamp(self.folder)
+        if stamp != self._stamp:
+            self._generation = _load(self.folder, verify=False, known=self._generation.graphs)
+            self._stamp = stamp
 
     @contextmanager
     def writer(self) -> Iterator[Writer]:
@@ -120,31 +173,46 @@ class Store:
             StoreError: the folder cannot be written.
         """
         with folder_lock(self.folder):
-            yield Writer(self.folder, self.current().snapshot)
+            try:
+                yield Writer(self.folder, self._newest().snapshot)
+            finally:
+                self._newest()
 
 
 # All that a first save which died may leave: the manifest comes before any data. Data without one is somebody's loss.
 _FIRST_FILES = (manifests.NAME, f"{manifests.NAME}.new", lock.NAME)
 
 
-def _load(folder: Path, *, verify: bool) -> Generation:
+def _load(folder: Path, *, verify: bool, known: Mapping[str, Graph] | None = None) -> Generation:
     while True:
         manifest = manifests.read(folder)
         try:
-            return _load_generation(folder, manifest, verify=verify)
-        except (StoreDamagedError, FileNotFoundError):
+            return _load_generation(folder, manifest, verify, known or {})
+        except StoreDamagedError:
             # A writer may have moved on and cleaned up between the two steps; then there is a newer manifest.
             if manifests.read(folder).generation == manifest.generation:
                 raise
 
 
-def _load_generation(folder: Path, manifest: Manifest, *, verify: bool) -> Generation:
-    dimensions = int(manifest.identity["dimensions"])
-    snapshot = Snapshot.open(folder, manifest, dimensions, verify=verify)
-    graph, rows = None, manifest.indexed_rows
-    if rows:
-        graph = load_graph(folder / graph_name(manifest), dimensions, rows, snapshot.alive)
-    return Generation(snapshot, VectorIndex(snapshot.vectors, snapshot.alive, graph, rows))
+def _load_generation(folder: Path, manifest: Manifest, verify: bool, known: Mapping[str, Graph]) -> Generation:
+    snapshot = Snapshot.open(folder, manifest, verify=verify)
+    graphs = {part.name: known.get(part.name) or _load_graph(folder, part, manifest) for part in manifest.graphs}
+    return Generation(
+        snapshot=snapshot,
+        dense=VectorIndex(snapshot.vectors, snapshot.alive, list(graphs.values())),
+        lexical=LexicalIndex(
+            [map_file(folder / p.name, manifest.files[p.name]) for p in manifest.lexical], snapshot.alive
+        ),
+        columns=Columns([Segment(map_file(folder / p.name, manifest.files[p.name]), p.name) for p in manifest.columns]),
+        state=read_state(folder, manifest),
+        graphs=graphs,
+    )
+
+
+def _load_graph(folder: Path, part: Part, manifest: Manifest) -> Graph:
+    path = folder / part.name
+    map_file(path, manifest.files[part.name])  # says what is missing, where hnswlib would not
+    return load_graph(path, part, int(manifest.identity["dimensions"]))
 
 
 def _stamp(folder: Path) -> tuple[int, int, int]:

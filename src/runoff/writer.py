@@ -1,197 +1,320 @@
-"""Makes the next generation of a store: appends to the data files, then swaps the manifest."""
+"""Makes the next generation of a store: appends to the data files, adds parts to the indexes, swaps the manifest."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-import zlib
-from collections.abc import Iterable
-from dataclasses import asdict, replace
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import columns, compaction, lexical
+from . import index as vector_index
 from . import manifest as manifests
 from .documents import Document
 from .errors import StoreError
-from .index import TAIL_ROWS, grow_graph
-from .manifest import FileState, Manifest
-from .snapshot import CHUNK_ROW, DELETED, DOCUMENT_ROW, KINDS, TOKEN, VECTOR, Entry, Snapshot, data_names
+from .manifest import FileState, Manifest, Part, append, map_file
+from .snapshot import DELETED, Entry, Snapshot, data_names, record_of
+from .state import SourceState, State
+from .tables import Tables
 
-_OWN = re.compile(
-    r"(manifest\.json(\.new)?|lock|(records|documents|chunks|texts|tokens|vectors|deleted|hnsw)-\d+\.bin)"
-)
-_COMPACT_ROWS = 1024
+_KINDS = "records|documents|chunks|passages|texts|tokens|vectors|deleted|hnsw|lexical|columns|state"
+_OWN = re.compile(rf"(manifest\.json(\.new)?|lock|({_KINDS})-\d+(-\d+-\d+)?\.bin)")
+COMPACT_ROWS = 1024
+# Parts of an index up to this size are merged when a neighbour is not much larger; more rows than that in one commit
+# are written as several parts, so that no refresh ever rewrites much.
+PART_ROWS = 8192
+_SIMILAR = 2
+
+Vectors = NDArray[np.float32]
+Tokens = Sequence[NDArray[np.uint16]]
+Bytes = NDArray[np.uint8]
+Mask = NDArray[np.bool_]
+
+
+class Merge(Protocol):
+    """Makes one part of an index of several, without the rows that are not kept."""
+
+    def __call__(
+        self, parts: Sequence[Bytes], kept: Mask | None = None, /, *, first_row: int | None = None
+    ) -> bytes: ...
 
 
 class Writer:
     """Collects changes to a store and commits them as one generation.
 
     Made by ``Store.writer``, which holds the lock; not thread-safe. Nothing is visible to readers before ``commit``.
+
+    Args:
+        folder: the store folder.
+        snapshot: its newest generation.
+        clock: gives the time in seconds since 1970, for ``first_seen``.
     """
 
-    def __init__(self, folder: Path, snapshot: Snapshot) -> None:
+    def __init__(self, folder: Path, snapshot: Snapshot, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
+        self._clock = clock
         self._reset(snapshot)
         _remove_strays(folder, snapshot.manifest)
 
     def _reset(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._rows = snapshot.rows_by_document()
+        self._known: dict[str, int | None] = {}
         self._staged: dict[str, Entry] = {}
+        self._passages: dict[str, tuple[Vectors, NDArray[np.uint16]]] = {}
         self._deleted: set[int] = set()
+        self.state = self._stored_state = read_state(self._folder, snapshot.manifest)
+
+    def prepare(self, ids: Iterable[str]) -> None:
+        """Look many documents up at once, which is faster than one after the other."""
+        missing = [key for key in ids if key not in self._known]
+        if missing:
+            found = self._snapshot.find_documents(missing)
+            self._known.update((key, found.get(key)) for key in missing)
 
     def stored(self, document_id: str) -> Entry | None:
         """What the store holds for a document: staged, else committed, else None."""
         if document_id in self._staged:
             return self._staged[document_id]
-        row = self._rows.get(document_id)
+        row = self._row(document_id)
         return None if row is None else self._snapshot.entry(row)
+
+    def holds(self, document_id: str) -> bool:
+        """Whether a document of that id is staged or stored."""
+        return document_id in self._staged or self._row(document_id) is not None
 
     def unchanged(self, document: Document) -> bool:
         """Whether exactly this record is stored already."""
         if document.id in self._staged:
             return self._staged[document.id].document == document
-        row = self._rows.get(document.id)
-        return row is not None and self._snapshot.documents["record_hash"][row].tobytes() == _record(document)[1]
+        row = self._row(document.id)
+        return row is not None and self._snapshot.documents["record_hash"][row].tobytes() == _hash(record_of(document))
+
+    def missing(self, texts: Iterable[str]) -> list[str]:
+        """The texts that no stored or staged passage has, each once, in order of appearance."""
+        wanted = [text for text in dict.fromkeys(texts) if text not in self._passages]
+        stored = self._snapshot.find_passages(wanted)
+        return [text for text in wanted if text not in stored]
+
+    def add_passages(self, texts: Sequence[str], vectors: Vectors, tokens: Tokens) -> None:
+        """Stage passages: what ``missing`` named, with a vector and the word-piece ids of each."""
+        self._passages.update(zip(texts, zip(vectors, tokens, strict=True), strict=True))
 
     def put(self, entry: Entry) -> None:
-        """Stage a document, replacing the one of the same id whole."""
-        self.delete(entry.document.id)
-        self._staged[entry.document.id] = entry
+        """Stage a document, replacing the one of the same id whole. Its passages must be stored or staged."""
+        key = entry.document.id
+        if entry.first_seen is None:
+            old = self.stored(key)
+            entry = replace(entry, first_seen=old.first_seen if old else int(self._clock()))
+        self.delete(key)
+        self._staged[key] = entry
 
     def delete(self, document_id: str) -> bool:
         """Stage the removal of a document; False when there is none of that id."""
-        row = self._rows.pop(document_id, None)
+        row = self._row(document_id)
+        self._known[document_id] = None
         if row is not None:
             self._deleted.add(row)
         return self._staged.pop(document_id, None) is not None or row is not None
 
-    def commit(self) -> bool:
+    def remember(self, name: str, state: SourceState, *, source: str | None = None) -> None:
+        """Stage how a feed or document was when it was read, and which source of the user's it belongs to."""
+        sources = self.state.sources
+        if source is not None and source not in sources:
+            sources = (*sources, source)
+        self.state = replace(self.state, sources=sources, files={**self.state.files, name: state})
+
+    def forget(self, source: str) -> bool:
+        """Stage that a source is not refreshed any more; its documents stay. False when it was not remembered."""
+        if source not in self.state.sources:
+            return False
+        self.state = replace(self.state, sources=tuple(name for name in self.state.sources if name != source))
+        return True
+
+    def bar(self, *, removed: Iterable[str] = (), restored: Iterable[str] = ()) -> None:
+        """Stage which documents a refresh must not bring back, and which it may again."""
+        self.state = replace(self.state, removed=self.state.removed.union(removed).difference(restored))
+
+    def commit(self, *, index: bool = True) -> bool:
         """Make what was staged the newest generation, durably; False when there was nothing to do.
+
+        Args:
+            index: whether passages that are scanned may become a graph. Without it a long ingest commits block by
+                block and makes one graph at the end.
 
         Raises:
             StoreError: the disk refused; the previous generation stays as it was.
         """
-        if not self._staged and not self._deleted:
+        manifest = self._snapshot.manifest
+        plan = vector_index.plan_graph(manifest.graphs, len(self._snapshot.passages)) if index else None
+        staged = self._staged or self._deleted or self.state != self._stored_state
+        if not staged and plan is None:
             return False
+        self._write(lambda: self._next(index))
+        return True
+
+    def compact(self) -> bool:
+        """Make a generation without what was deleted and with as few parts as there can be; False when it is so."""
+        snapshot = self._snapshot
+        waste = len(snapshot.alive) - snapshot.passage_count + len(snapshot.documents) - snapshot.document_count
+        if not waste and not any(_mergeable(parts) for parts in (snapshot.manifest.lexical, snapshot.manifest.columns)):
+            return False
+        self._write(self._compacted)
+        return True
+
+    def _write(self, make: Callable[[], Manifest]) -> None:
         try:
-            manifest = self._append_all()
+            manifest = make()
             manifests.write(self._folder, manifest)
         except OSError as error:
             where = error.filename or self._folder
             raise StoreError(f"{where}: cannot be written ({error.strerror}); the store is as it was before") from error
         self._reset(self._reopen(manifest))
-        return True
+        _remove_strays(self._folder, manifest)
 
-    def _append_all(self) -> Manifest:
-        snapshot = self._snapshot
-        dead = ~snapshot.document_alive
+    def _row(self, document_id: str) -> int | None:
+        if document_id not in self._known:
+            self.prepare([document_id])
+        return self._known[document_id]
+
+    def _next(self, index: bool) -> Manifest:
+        base = self._snapshot
+        dead = ~base.document_alive
         dead[list(self._deleted)] = True
-        dead_chunks = int(dead[snapshot.chunks["document"]].sum())
-        if dead_chunks > max(_COMPACT_ROWS, len(snapshot.chunks) - dead_chunks):
-            return self._compacted()
-        manifest = self._append(snapshot.manifest, self._staged.values())
+        dead_rows = len(base.passages) - int(base.passages_of(~dead[base.chunks["document"]]).sum())
+        if dead_rows > max(COMPACT_ROWS, len(base.passages) - dead_rows):
+            base = self._reopen(self._compact_to(np.flatnonzero(~dead)))
+            dead = np.zeros(len(base.documents), dtype=bool)
+        manifest = self._append(base)
         manifest = self._mark_deleted(manifest, np.flatnonzero(dead))
-        return self._index(replace(manifest, generation=manifest.generation + 1))
-
-    def _append(self, manifest: Manifest, entries: Iterable[Entry]) -> Manifest:
-        packed = _Pack(manifest)
-        for entry in entries:
-            packed.add(entry)
-        names = data_names(manifest.epoch)
-        files = dict(manifest.files)
-        for kind, data in packed.columns():
-            files[names[kind]] = _append(self._folder / names[kind], files.get(names[kind], FileState()), data)
-        return replace(manifest, files=files, next_chunk_id=packed.next_chunk_id)
-
-    def _mark_deleted(self, manifest: Manifest, rows: NDArray[np.int64]) -> Manifest:
-        files = {name: state for name, state in manifest.files.items() if not name.startswith("deleted-")}
-        if rows.size:
-            name = f"deleted-{manifest.generation + 1}.bin"
-            files[name] = _append(self._folder / name, FileState(), rows.astype(DELETED).tobytes())
-        return replace(manifest, files=files)
+        return self._finish(manifest, index)
 
     def _compacted(self) -> Manifest:
-        """All live and staged documents in a new set of files."""
-        old = self._snapshot
-        manifest = replace(old.manifest, epoch=old.manifest.epoch + 1, files={}, indexed_rows=0)
-        live = [old.entry(row) for row in sorted(self._rows.values())]
-        manifest = self._append(manifest, [*live, *self._staged.values()])
-        return self._index(replace(manifest, generation=manifest.generation + 1))
+        return self._finish(self._compact_to(np.flatnonzero(self._snapshot.document_alive)), index=True)
 
-    def _index(self, manifest: Manifest) -> Manifest:
-        vectors = self._reopen(manifest).vectors
-        if len(vectors) - manifest.indexed_rows < TAIL_ROWS:
+    def _compact_to(self, documents: NDArray[np.int64]) -> Manifest:
+        """The chosen documents in new files, under parts that were merged from the old ones."""
+        old = self._snapshot
+        manifest, kept = compaction.compact(self._folder, old, documents)
+        for kind, merge in (("lexical", lexical.merge), ("columns", _merge_columns)):
+            manifest = self._merge_all(manifest, kind, merge, kept[kind])
+        return manifest
+
+    def _merge_all(self, manifest: Manifest, kind: str, merge: Merge, kept: Mask) -> Manifest:
+        """Old parts in new ones of up to ``PART_ROWS`` old rows, without the rows that went."""
+        old = self._snapshot.manifest
+        files, parts, first = dict(manifest.files), [], 0
+        for group in _groups(getattr(old, kind)):
+            data = [map_file(self._folder / part.name, old.files[part.name]) for part in group]
+            keep = kept[group[0].first : group[-1].last]
+            count = int(np.count_nonzero(keep))
+            if not count:
+                continue
+            name = f"{kind}-{old.generation + 1}-{first}-{first + count}.bin"
+            files[name] = append(self._folder / name, FileState(), [merge(data, keep, first_row=first)])
+            parts.append(Part(name, first, first + count))
+            first += count
+        return _with_parts(manifest, kind, files, parts)
+
+    def _finish(self, manifest: Manifest, index: bool) -> Manifest:
+        manifest = self._save_state(manifest)
+        manifest = replace(manifest, generation=self._snapshot.manifest.generation + 1)
+        snapshot = self._reopen(manifest)
+        manifest = self._extend(manifest, "lexical", len(snapshot.passages), _lexical_part(snapshot), lexical.merge)
+        manifest = self._extend(manifest, "columns", len(snapshot.documents), _columns_part(snapshot), _merge_columns)
+        return self._index(manifest, snapshot) if index else manifest
+
+    def _append(self, base: Snapshot) -> Manifest:
+        texts = dict.fromkeys(chunk.text for entry in self._staged.values() for chunk in entry.chunks)
+        stored = base.find_passages(text for text in texts if text not in self._passages)
+        tables = Tables(base.manifest, stored)
+        for text in texts:
+            if text not in stored:
+                tables.add_passage(text, *self._passage(text))
+        for entry in self._staged.values():
+            tables.add_entry(entry)
+        names = data_names(base.manifest.epoch)
+        files = dict(base.manifest.files)
+        for kind, data in tables.columns():
+            state = files.get(names[kind], FileState())
+            files[names[kind]] = append(self._folder / names[kind], state, [data])
+        return replace(base.manifest, files=files, next_chunk_id=tables.next_chunk_id)
+
+    def _passage(self, text: str) -> tuple[Vectors, NDArray[np.uint16]]:
+        """Vector and tokens of a passage that is staged, or was dropped by a compaction just now."""
+        if text in self._passages:
+            return self._passages[text]
+        row = self._snapshot.find_passages([text])[text]
+        return self._snapshot.vectors[row], self._snapshot.tokens(row)
+
+    def _mark_deleted(self, manifest: Manifest, rows: NDArray[np.int64]) -> Manifest:
+        data = rows.astype(DELETED).tobytes()
+        return self._replace_file(manifest, "deleted", data)
+
+    def _save_state(self, manifest: Manifest) -> Manifest:
+        if self.state == self._stored_state and manifest.named("state") is not None:
             return manifest
-        old = self._folder / graph_name(manifest) if manifest.indexed_rows else None
-        graph = grow_graph(old, manifest.indexed_rows, vectors)
-        files = {name: state for name, state in manifest.files.items() if not name.startswith("hnsw-")}
+        return self._replace_file(manifest, "state", b"" if self.state == State() else self.state.to_bytes())
+
+    def _replace_file(self, manifest: Manifest, kind: str, data: bytes) -> Manifest:
+        files = {name: state for name, state in manifest.files.items() if not name.startswith(f"{kind}-")}
+        if data:
+            name = f"{kind}-{self._snapshot.manifest.generation + 1}.bin"
+            files[name] = append(self._folder / name, FileState(), [data])
+        return replace(manifest, files=files)
+
+    def _extend(
+        self,
+        manifest: Manifest,
+        kind: str,
+        rows: int,
+        build: Callable[[int, int], bytes],
+        merge: Merge,
+    ) -> Manifest:
+        """Cover rows that came behind the last part of an index, merging small parts that are next to each other."""
+        parts: list[Part] = list(getattr(manifest, kind))
+        files = dict(manifest.files)
+        covered = parts[-1].last if parts else 0
+        for first in range(covered, rows, PART_ROWS):
+            last = min(first + PART_ROWS, rows)
+            absorbed = _absorbed(parts, last - first)
+            data = build(first, last)
+            if absorbed:
+                old = [map_file(self._folder / part.name, files.pop(part.name)) for part in absorbed]
+                data = merge([*old, np.frombuffer(data, dtype=np.uint8)])
+                del parts[-len(absorbed) :]
+                first = absorbed[0].first  # the merged part begins there
+            name = f"{kind}-{manifest.generation}-{first}-{last}.bin"
+            files[name] = append(self._folder / name, FileState(), [data])
+            parts.append(Part(name, first, last))
+        return _with_parts(manifest, kind, files, parts)
+
+    def _index(self, manifest: Manifest, snapshot: Snapshot) -> Manifest:
+        plan = vector_index.plan_graph(manifest.graphs, len(snapshot.passages))
+        if plan is None:
+            return manifest
+        kept, continued, first = plan
+        old = self._folder / continued.name if continued else None
+        graph = vector_index.build_graph(snapshot.vectors, first, old, continued)
+        names = {part.name for part in kept}
+        files = {k: v for k, v in manifest.files.items() if not k.startswith("hnsw-") or k in names}
         name = f"hnsw-{manifest.generation}.bin"
         files[name] = _save_graph(graph, self._folder / name)
-        return replace(manifest, files=files, indexed_rows=len(vectors))
+        return replace(manifest, files=files, graphs=(*kept, Part(name, first, len(snapshot.passages))))
 
     def _reopen(self, manifest: Manifest) -> Snapshot:
-        return Snapshot.open(self._folder, manifest, int(manifest.identity["dimensions"]), verify=False)
+        return Snapshot.open(self._folder, manifest, verify=False)
 
 
-class _Pack:
-    """Turns entries into the bytes that each file gains."""
-
-    def __init__(self, manifest: Manifest) -> None:
-        sizes = {kind: _size(manifest, name) for kind, name in data_names(manifest.epoch).items()}
-        self._sizes = sizes
-        self._chunk_row = sizes["chunks"] // CHUNK_ROW.itemsize
-        self._document_row = sizes["documents"] // DOCUMENT_ROW.itemsize
-        self._data: dict[str, list[bytes]] = {kind: [] for kind in sizes}
-        self.next_chunk_id = manifest.next_chunk_id
-
-    def add(self, entry: Entry) -> None:
-        """Append one document with its chunks."""
-        ids = entry.ids if entry.ids is not None else self._new_ids(len(entry.chunks))
-        for chunk, tokens, chunk_id in zip(entry.chunks, entry.tokens, ids, strict=True):
-            text = chunk.text.encode("utf-8")
-            row = np.zeros((), dtype=CHUNK_ROW)
-            row["id"], row["document"], row["kind"] = chunk_id, self._document_row, KINDS.index(chunk.kind)
-            row["position"], row["start"], row["end"] = chunk.position, chunk.start, chunk.end
-            row["text_offset"], row["text_bytes"] = self._put("texts", text), len(text)
-            row["token_offset"] = self._put("tokens", tokens.astype(TOKEN).tobytes()) // TOKEN.itemsize
-            row["token_count"] = len(tokens)
-            self._put("chunks", row.tobytes())
-        self._put("vectors", np.ascontiguousarray(entry.vectors, dtype=VECTOR).tobytes())
-        self._add_document(entry)
-
-    def columns(self) -> Iterable[tuple[str, bytes]]:
-        """The kinds that gained bytes, with those bytes."""
-        return [(kind, b"".join(parts)) for kind, parts in self._data.items() if parts]
-
-    def _add_document(self, entry: Entry) -> None:
-        record, digest = _record(entry.document)
-        row = np.zeros((), dtype=DOCUMENT_ROW)
-        row["id"], row["record_hash"] = entry.document.id.encode("ascii"), np.void(digest)
-        row["record_offset"], row["record_bytes"] = self._put("records", record), len(record)
-        row["first_chunk"], row["chunk_count"] = self._chunk_row, len(entry.chunks)
-        self._put("documents", row.tobytes())
-        self._document_row += 1
-        self._chunk_row += len(entry.chunks)
-
-    def _new_ids(self, count: int) -> list[int]:
-        first, self.next_chunk_id = self.next_chunk_id, self.next_chunk_id + count
-        return list(range(first, first + count))
-
-    def _put(self, kind: str, data: bytes) -> int:
-        offset = self._sizes[kind]
-        self._data[kind].append(data)
-        self._sizes[kind] = offset + len(data)
-        return offset
-
-
-def graph_name(manifest: Manifest) -> str:
-    """Name of the file that holds a generation's HNSW graph."""
-    return next(name for name in manifest.files if name.startswith("hnsw-"))
+def read_state(folder: Path, manifest: Manifest) -> State:
+    """What a generation remembers of its sources."""
+    name = manifest.named("state")
+    return State.from_bytes(map_file(folder / name, manifest.files[name]).tobytes() if name else b"")
 
 
 def is_own_file(name: str) -> bool:
@@ -199,23 +322,52 @@ def is_own_file(name: str) -> bool:
     return _OWN.fullmatch(name) is not None
 
 
-def _record(document: Document) -> tuple[bytes, bytes]:
-    data = json.dumps(asdict(document), ensure_ascii=False, sort_keys=True).encode("utf-8")
-    return data, hashlib.sha256(data).digest()
+def _lexical_part(snapshot: Snapshot) -> Callable[[int, int], bytes]:
+    return lambda first, last: lexical.build(first, [snapshot.text(row) for row in range(first, last)])
 
 
-def _size(manifest: Manifest, name: str) -> int:
-    return manifest.files.get(name, FileState()).bytes
+def _columns_part(snapshot: Snapshot) -> Callable[[int, int], bytes]:
+    return lambda first, last: columns.build(first, [snapshot.document(row) for row in range(first, last)])
 
 
-def _append(path: Path, state: FileState, data: bytes) -> FileState:
-    with path.open("r+b" if path.exists() else "w+b") as file:
-        file.truncate(state.bytes)
-        file.seek(state.bytes)
-        file.write(data)
-        file.flush()
-        manifests.sync(file.fileno())
-    return FileState(state.bytes + len(data), zlib.crc32(data, state.crc32))
+def _with_parts(manifest: Manifest, kind: str, files: Mapping[str, FileState], parts: Sequence[Part]) -> Manifest:
+    if kind == "lexical":
+        return replace(manifest, files=files, lexical=tuple(parts))
+    return replace(manifest, files=files, columns=tuple(parts))
+
+
+def _merge_columns(parts: Sequence[Bytes], kept: Mask | None = None, *, first_row: int | None = None) -> bytes:
+    return columns.merge([columns.Segment(part) for part in parts], kept, first_row=first_row)
+
+
+def _absorbed(parts: Sequence[Part], rows: int) -> list[Part]:
+    """The last parts that are merged with a new one of ``rows`` rows: none much larger than all that follows it."""
+    absorbed: list[Part] = []
+    for part in reversed(parts):
+        if part.rows > _SIMILAR * rows or part.rows + rows > PART_ROWS:
+            break
+        absorbed.insert(0, part)
+        rows += part.rows
+    return absorbed
+
+
+def _groups(parts: Sequence[Part]) -> list[list[Part]]:
+    """Parts that are merged by a compaction: neighbours of together at most ``PART_ROWS`` rows."""
+    groups: list[list[Part]] = []
+    for part in parts:
+        if groups and sum(one.rows for one in groups[-1]) + part.rows <= PART_ROWS:
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    return groups
+
+
+def _mergeable(parts: Sequence[Part]) -> bool:
+    return len(_groups(parts)) < len(parts)
+
+
+def _hash(record: bytes) -> bytes:
+    return hashlib.sha256(record).digest()
 
 
 def _save_graph(graph: Any, path: Path) -> FileState:
@@ -223,10 +375,13 @@ def _save_graph(graph: Any, path: Path) -> FileState:
         graph.save_index(str(path))
     except RuntimeError as error:
         raise StoreError(f"{path}: the index cannot be written ({error}); the store is as it was before") from error
+    expected = int(graph.index_file_size())
     with path.open("rb+") as file:
         manifests.sync(file.fileno())
-        data = file.read()
-    return FileState(len(data), zlib.crc32(data))
+    size = path.stat().st_size
+    if size != expected:  # hnswlib does not look whether its writes came through
+        raise StoreError(f"{path}: the disk took {size} of {expected} bytes; the store is as it was before")
+    return FileState(size, manifests.checksum(map_file(path, FileState(size))))
 
 
 def _remove_strays(folder: Path, manifest: Manifest) -> None:

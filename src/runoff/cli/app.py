@@ -43,15 +43,31 @@ class Precision(str, Enum):
     fp32 = "fp32"
 
 
+class Mode(str, Enum):
+    """Which lists the first stage uses."""
+
+    hybrid = "hybrid"
+    dense = "dense"
+    lexical = "lexical"
+
+
 StoreOption = Annotated[Path, typer.Option("--store", envvar="RUNOFF_STORE", help="Store folder.")]
 BackendOption = Annotated[Backend, typer.Option("--backend", help="What runs the encoders.")]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Most threads to use; default: all granted.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text for people.")]
 CandidatesOption = Annotated[int, typer.Option("--candidates", help="Chunks that the first stage hands over.")]
 NoRerankOption = Annotated[bool, typer.Option("--no-rerank", help="Keep the first stage's order.")]
+ModeOption = Annotated[Mode, typer.Option("--mode", help="First stage: both lists, vectors, or BM25.")]
+WhereOption = Annotated[
+    str | None, typer.Option("--where", help="Only chunks that meet a condition, as in docs/filters.md.")
+]
+BlendOption = Annotated[
+    float, typer.Option("--blend", help="Order by logit + BLEND x cosine similarity; 0 is the logit alone.")
+]
 BiEncoderOption = Annotated[str | None, typer.Option("--bi-encoder", help="Name or folder of the first model.")]
 CrossEncoderOption = Annotated[str | None, typer.Option("--cross-encoder", help="Name or folder of the second.")]
 DEFAULT_STORE = Path(".runoff")
+DEFAULT_BLEND = 10.0
 
 
 @app.command()
@@ -66,7 +82,7 @@ def ingest(
     cross_encoder: CrossEncoderOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read sources and store what is new or changed in them."""
+    """Read sources, store what is new or changed in them, and remember them for `refresh`."""
     from . import output
 
     engine = _engine(store, backend, threads, bi_encoder, cross_encoder, chunk_words, chunk_overlap)
@@ -78,11 +94,84 @@ def ingest(
 
 
 @app.command()
+def refresh(
+    source: Annotated[list[str] | None, typer.Argument(help="Sources; default: all that were ingested.")] = None,
+    every: Annotated[str | None, typer.Option("--every", help="Go on for ever, waiting so long: 90s, 15m, 1h.")] = None,
+    store: StoreOption = DEFAULT_STORE,
+    backend: BackendOption = Backend.auto,
+    threads: ThreadsOption = None,
+    bi_encoder: BiEncoderOption = None,
+    cross_encoder: CrossEncoderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read again what changed in the sources of a store."""
+    from . import output, repeat
+
+    def once() -> bool:
+        with output.progress() as progress:
+            report = engine.refresh(*(source or ()), progress=progress)
+        output.json_or(as_json, report, output.ingest_report)
+        return not report.failed
+
+    with _engine(store, backend, threads, bi_encoder, cross_encoder) as engine:
+        sound = once() if every is None else repeat.run(once, repeat.seconds(every))
+    if not sound:
+        raise typer.Exit(1)
+
+
+@app.command()
+def sources(
+    forget: Annotated[list[str] | None, typer.Option("--forget", help="Refresh this source no more.")] = None,
+    store: StoreOption = DEFAULT_STORE,
+    bi_encoder: BiEncoderOption = None,
+    cross_encoder: CrossEncoderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the sources that `refresh` reads. What came from a source that is forgotten stays."""
+    from . import output
+
+    with _engine(store, bi_encoder=bi_encoder, cross_encoder=cross_encoder) as engine:
+        known = engine.forget(*forget) if forget else 0
+        found = engine.sources()
+    output.sources(found, as_json)
+    if forget and known < len(forget):
+        raise typer.Exit(1)
+
+
+@app.command()
+def compact(
+    store: StoreOption = DEFAULT_STORE,
+    bi_encoder: BiEncoderOption = None,
+    cross_encoder: CrossEncoderOption = None,
+) -> None:
+    """Rewrite a store without what was deleted or replaced. Searches go on meanwhile."""
+    with _engine(store, bi_encoder=bi_encoder, cross_encoder=cross_encoder) as engine:
+        typer.echo("compacted" if engine.compact() else "nothing to compact")
+
+
+@app.command()
+def verify(store: StoreOption = DEFAULT_STORE) -> None:
+    """Check every byte of a store, and that its parts agree."""
+    from ..store import Store
+
+    generation = Store.open(store).current()
+    generation.check()
+    snapshot = generation.snapshot
+    typer.echo(
+        f"{store}: ok, generation {generation.number}, {len(snapshot.manifest.files)} files, "
+        f"{snapshot.document_count} documents, {snapshot.chunk_count} chunks"
+    )
+
+
+@app.command()
 def search(
     query: Annotated[str, typer.Argument(help="What is asked.")],
     top: Annotated[int, typer.Option("--top", help="Number of hits.")] = 5,
     candidates: CandidatesOption = 20,
     no_rerank: NoRerankOption = False,
+    mode: ModeOption = Mode.hybrid,
+    where: WhereOption = None,
+    blend: BlendOption = DEFAULT_BLEND,
     store: StoreOption = DEFAULT_STORE,
     backend: BackendOption = Backend.auto,
     threads: ThreadsOption = None,
@@ -94,7 +183,7 @@ def search(
     from . import output
 
     with _engine(store, backend, threads, bi_encoder, cross_encoder) as engine:
-        result = engine.search(query, top, candidates, rerank=not no_rerank)
+        result = engine.search(query, top, candidates, rerank=not no_rerank, mode=mode.value, where=where, blend=blend)
     output.json_or(as_json, result, output.search_result)
 
 
@@ -104,6 +193,9 @@ def prompt(
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="Upper bound on the prompt's tokens.")] = 6000,
     candidates: CandidatesOption = 20,
     no_rerank: NoRerankOption = False,
+    mode: ModeOption = Mode.hybrid,
+    where: WhereOption = None,
+    blend: BlendOption = DEFAULT_BLEND,
     store: StoreOption = DEFAULT_STORE,
     backend: BackendOption = Backend.auto,
     threads: ThreadsOption = None,
@@ -115,7 +207,15 @@ def prompt(
     from . import output
 
     with _engine(store, backend, threads, bi_encoder, cross_encoder) as engine:
-        built, result = engine.prompt(query, max_tokens=max_tokens, candidates=candidates, rerank=not no_rerank)
+        built, result = engine.prompt(
+            query,
+            max_tokens=max_tokens,
+            candidates=candidates,
+            rerank=not no_rerank,
+            mode=mode.value,
+            where=where,
+            blend=blend,
+        )
     if as_json:
         output.print_json({"query": query, **output.prompt_fields(built, result)})
     else:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .. import fetch, identity
 from . import stderr
 
 if TYPE_CHECKING:
@@ -90,16 +91,29 @@ def _source_line(report: SourceReport) -> None:
     if report.error is not None:
         stderr.line(f"error: {report.error}")
         return
+    if report.not_modified:
+        print(f"{stderr.visible(report.source)}: not modified")
+        return
     print(
         f"{stderr.visible(report.source)}: {report.added} added, {report.updated} updated, "
         f"{report.unchanged} unchanged, {report.embedded} of {report.chunks} chunks embedded"
     )
 
 
+def sources(names: Sequence[str], as_json: bool) -> None:
+    """The sources of a store, a line each, without the passwords that addresses hold."""
+    shown = [fetch.redacted(name) if identity.is_web(name) else name for name in names]
+    if as_json:
+        print_json(shown)
+    else:
+        for name in shown:
+            print(stderr.visible(name))
+
+
 def search_result(result: SearchResult) -> None:
     """A table of hits and a line of stage times."""
     if not result.hits:
-        print("No chunk matches: the store is empty.")
+        print("No chunk matches.")
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name, justify in (("#", "right"), ("was", "right"), ("score", "right"), ("title and text", "left")):
