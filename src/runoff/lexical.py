@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from . import _bm25, words
 from .errors import QueryError, StoreDamagedError
+from .stemming import stem
 
 K1, B = 1.2, 0.75
 VERSION = 1
@@ -281,7 +282,7 @@ class _Numbers(dict[str, int]):
         self.terms: dict[str, int] = {}
 
     def __missing__(self, word: str) -> int:
-        number = self[word] = self.terms.setdefault(words.stem(word), len(self.terms))
+        number = self[word] = self.terms.setdefault(stem(word), len(self.terms))
         return number
 
 

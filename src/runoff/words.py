@@ -1,4 +1,4 @@
-"""Text to the terms of the lexical index: folded words, numbers, and pairs of characters where no spaces are written.
+"""Text to the terms of the lexical index: stems of words, numbers, and pairs of characters where no spaces are written.
 
 Folding takes away what people leave out when they type a query: case, accents, width, ligatures, Hebrew and Arabic
 points. It works on Unicode's compatibility decomposition (NFKD), so composed and decomposed forms are equal. Chinese,
@@ -12,6 +12,8 @@ import functools
 import re
 import unicodedata
 from typing import Any
+
+from .stemming import stem
 
 VERSION = 1
 LONGEST = 64
@@ -84,11 +86,6 @@ def query_terms(text: str) -> list[str]:
     """The terms that a query asks for: as for a text, without English stop words unless there is nothing else."""
     found = split(text)
     return [stem(word) for word in found if word not in STOP_WORDS] or [stem(word) for word in found]
-
-
-def stem(word: str) -> str:
-    """The term of a word."""
-    return word
 
 
 def _pairs(run: str) -> list[str]:
