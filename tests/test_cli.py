@@ -179,7 +179,10 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 def test_every_command_and_option_has_help() -> None:
     found = dict(commands())
-    expected = {"ingest", "search", "prompt", "delete", "info", "demo", "models"}
+    expected = {
+        *("ingest", "refresh", "sources", "search", "prompt", "delete", "compact", "verify"),
+        *("info", "demo", "models"),
+    }
     assert set(found) == expected | {"models list", "models verify", "models export"}
     assert not [name for name, found_command in found.items() if not found_command.help]
     assert not [(name, p.name) for name, found_command in found.items() for p in found_command.params if not p.help]
