@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from filters import as_bytes, conditions, documents, segment, segments
 from runoff import columns, where
-from runoff.columns import Columns, Segment, ValueType
+from runoff.columns import Columns, Segment
 from runoff.comparisons import FIELDS, Comparison
 from runoff.conditions import Condition, Not
 from runoff.documents import Document
 from runoff.errors import FilterError, StoreDamagedError
+from runoff.metadata import ValueType
 
 FULL = Document(
     "0123456789abcdef",

@@ -1,4 +1,4 @@
-"""What documents say of themselves, column by column, so that a filter reads only what it asks about.
+"""The metadata of documents, column by column, so that a filter reads only what it asks about.
 
 A segment holds the values of consecutive document rows and never changes. It is one flat run of bytes, little-endian,
 each array at a multiple of 8:
@@ -7,10 +7,10 @@ each array at a multiple of 8:
     directory   for each column, in the order of name and type: an entry of type ``ENTRY``
     names       of the columns, in UTF-8
     columns     for each column:
-      rows        u4, rising: the rows, counted within the segment, that have a value; none of them stored if all have
-      bounds      i8, lists only: where the items of each of these rows begin and, at last, end
-      values      texts and items: u4, the place in the dictionary; dates: i8, seconds since 1970 in UTC; whole numbers:
-                  i8; other numbers: f8; truth values: u1, 0 or 1
+      rows        u4, rising: the row of each value, counted within the segment; left out where each row has one value;
+                  of a list each item is a value, so that rows repeat
+      values      texts, in lists or not: u4, the place in the dictionary; dates: i8, seconds since 1970 in UTC; whole
+                  numbers: i8; other numbers: f8; truth values: u1, 0 or 1
       starts      i8, texts and lists only: where each text of the dictionary begins and, at last, the end
       dictionary  the distinct texts in UTF-8, rising by their bytes (which is the order of code points), each ended
                   by a byte 0xFF, which UTF-8 never has
@@ -25,8 +25,6 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
-from enum import IntEnum
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -36,6 +34,7 @@ from numpy.typing import NDArray
 
 from .documents import Document
 from .errors import StoreDamagedError
+from .metadata import DOCUMENT_FIELDS, ValueType, value
 
 Mask = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
@@ -66,37 +65,9 @@ ENTRY = np.dtype(
 _MAGIC = b"RUNOFFCS"
 _END = b"\xff"
 _ALIGNMENT = 8
+_SEARCHES_A_PASS = 100  # a search in a dictionary takes about as long as reading so many of its texts
 
 
-class ValueType(IntEnum):
-    """The types of values, as a segment numbers them."""
-
-    TEXT = 1
-    LIST = 2
-    DATE = 3
-    WHOLE = 4
-    REAL = 5
-    TRUTH = 6
-
-
-# The fields that every document has, where they have a value.
-DOCUMENT_FIELDS: dict[str, ValueType] = {
-    "id": ValueType.TEXT,
-    "title": ValueType.TEXT,
-    "url": ValueType.TEXT,
-    "source": ValueType.TEXT,
-    "published": ValueType.DATE,
-    "author": ValueType.TEXT,
-    "tags": ValueType.LIST,
-    "language": ValueType.TEXT,
-}
-_OWN_TYPES: dict[type, ValueType] = {
-    str: ValueType.TEXT,
-    tuple: ValueType.LIST,
-    int: ValueType.WHOLE,
-    float: ValueType.REAL,
-    bool: ValueType.TRUTH,
-}
 _DTYPES: dict[ValueType, np.dtype[Any]] = {
     ValueType.TEXT: np.dtype("<u4"),
     ValueType.LIST: np.dtype("<u4"),
@@ -106,24 +77,11 @@ _DTYPES: dict[ValueType, np.dtype[Any]] = {
     ValueType.TRUTH: np.dtype("<u1"),
 }
 _BYTE, _ROW, _PLACE = np.dtype("u1"), np.dtype("<u4"), np.dtype("<i8")
-_EPOCH, _SECOND = datetime(1970, 1, 1, tzinfo=timezone.utc), timedelta(seconds=1)
 
 
 def encode(text: str) -> bytes:
     """UTF-8, whose order is that of code points; lone surrogates are let through."""
     return text.encode("utf-8", "surrogatepass")
-
-
-def value(document: Document, name: str) -> tuple[ValueType, Any] | None:
-    """The type and value of one of a document's fields, a date in seconds since 1970 in UTC; None where it has none."""
-    if name == "published":
-        moment = _stamped(document.published)
-        return None if moment is None else (ValueType.DATE, moment)
-    known = DOCUMENT_FIELDS.get(name)
-    found = document.fields.get(name) if known is None else getattr(document, name)
-    if found is None or found == "" or found == ():
-        return None
-    return _OWN_TYPES[type(found)] if known is None else known, found
 
 
 def build(first_row: int, documents: Sequence[Document]) -> bytes:
@@ -255,7 +213,7 @@ class Column:
     Attributes:
         name: the field.
         type: the type of its values.
-        values: one for each row that has a value, or for each item of its list; texts as places in the dictionary.
+        values: of all rows, in their order; texts as their places in the dictionary.
     """
 
     def __init__(
@@ -263,13 +221,11 @@ class Column:
     ) -> None:
         offset, rows, values, texts, text_bytes = sizes
         cursor = _Cursor(data, where, offset)
-        is_list, has_texts = kind is ValueType.LIST, kind in (ValueType.LIST, ValueType.TEXT)
         self.name, self.type = name, kind
-        self._row_count, self._segment_rows, self._where = rows, segment_rows, where
-        self._rows = cursor.take(_ROW, rows) if rows < segment_rows else None
-        self._bounds = cursor.take(_PLACE, rows + 1) if is_list else None
+        self._segment_rows, self._where = segment_rows, where
+        self._rows = cursor.take(_ROW, rows)
         self.values = cursor.take(_DTYPES[kind], values)
-        self._starts = cursor.take(_PLACE, texts + 1 if has_texts else 0)
+        self._starts = cursor.take(_PLACE, texts + 1 if kind in (ValueType.TEXT, ValueType.LIST) else 0)
         self._dictionary = cursor.take(_BYTE, text_bytes)
 
     def verify(self) -> None:
@@ -301,6 +257,15 @@ class Column:
             hits &= self.values < high
         return hits
 
+    def places(self, texts: Sequence[bytes]) -> list[int]:
+        """The places of those texts that are in the dictionary."""
+        if len(texts) * _SEARCHES_A_PASS < self.text_count:
+            found = [(self.place(text), text) for text in texts]
+            return [place for place, text in found if place < self.text_count and self.text(place) == text]
+        wanted = set(texts)
+        every = self._dictionary.tobytes().split(_END)
+        return [place for place, text in enumerate(every[:-1]) if text in wanted]
+
     def within(self, ranges: Sequence[tuple[Any, Any]]) -> Mask:
         """The same for several ranges, which rise and do not touch."""
         borders = np.array(ranges, dtype=self.values.dtype).ravel()
@@ -322,46 +287,36 @@ class Column:
 
     def mark(self, mask: Mask, hits: Mask) -> None:
         """Set the rows, in a mask of the segment's, of which a value is among the hits (bool, shape [values])."""
-        if self._bounds is not None and len(hits):
-            hits = np.logical_or.reduceat(hits, self._bounds[:-1])
-        if self._rows is None:
-            mask |= hits
+        if len(self._rows):
+            mask[self._rows[np.flatnonzero(hits)]] = True
         else:
-            mask[self._rows[hits]] = True
+            mask |= hits
 
     def kept(self, keep: Mask, moved: NDArray[np.int64]) -> _Parts:
         """What is left of the column where only some of the segment's rows are kept, and where they move."""
         self.verify()
         values = self.values
-        rows = np.arange(self._segment_rows) if self._rows is None else self._rows
+        rows = self._rows if len(self._rows) else np.arange(len(values))
         chosen = keep[rows]
-        bounds = None
-        if self._bounds is not None:
-            lengths = np.diff(self._bounds)
-            values = values[np.repeat(chosen, lengths)]
-            bounds = _bounds(lengths[chosen])
-        else:
-            values = values[chosen]
-        texts = None
-        if len(self._starts):
-            used, values = np.unique(values, return_inverse=True)
-            texts = [self.text(place) for place in used.tolist()]
-        return _Parts(moved[rows[chosen]], values, bounds, texts)
+        rows, values = moved[rows[chosen]], values[chosen]
+        if not len(self._starts):
+            return _Parts(rows, values)
+        used, values = np.unique(values, return_inverse=True)
+        return _Parts(rows, values, [self.text(place) for place in used.tolist()])
 
     @cached_property
     def _is_sound(self) -> bool:
-        count = len(self.values)
-        if self._rows is not None and not (_rises(self._rows) and _ends_below(self._rows, self._segment_rows)):
+        count, rows, starts, dictionary = len(self.values), self._rows, self._starts, self._dictionary
+        if len(rows):
+            if len(rows) != count or (rows[1:] < rows[:-1]).any() or int(rows[-1]) >= self._segment_rows:
+                return False
+        elif count != self._segment_rows:
             return False
-        if self._bounds is None and count != self._row_count:
-            return False
-        if self._bounds is not None and not _divides(self._bounds, count):
-            return False
-        if not len(self._starts):
+        if not len(starts):
             return True
-        if not _divides(self._starts, len(self._dictionary)):
+        if int(starts[0]) or int(starts[-1]) != len(dictionary) or (starts[1:] <= starts[:-1]).any():
             return False
-        ended = (self._dictionary[self._starts[1:] - 1] == _END[0]).all()
+        ended = (dictionary[starts[1:] - 1] == _END[0]).all()
         return bool(ended and (not count or self.values.max() < self.text_count))
 
 
@@ -371,7 +326,6 @@ class _Parts:
 
     rows: NDArray[Any]
     values: NDArray[Any]
-    bounds: NDArray[Any] | None = None
     texts: list[bytes] | None = None
 
 
@@ -395,12 +349,12 @@ class _Cursor:
 
 
 def _parts(kind: ValueType, rows: Sequence[int], values: Sequence[Any]) -> _Parts:
-    if kind is ValueType.TEXT:
-        texts, places = _dictionary([encode(text) for text in values])
-        return _Parts(np.array(rows), places, None, texts)
     if kind is ValueType.LIST:
-        texts, places = _dictionary([encode(text) for items in values for text in items])
-        return _Parts(np.array(rows), places, _bounds([len(items) for items in values]), texts)
+        rows = [row for row, items in zip(rows, values, strict=True) for _ in items]
+        values = list(chain.from_iterable(values))
+    if kind in (ValueType.TEXT, ValueType.LIST):
+        texts, places = _dictionary([encode(text) for text in values])
+        return _Parts(np.array(rows), places, texts)
     return _Parts(np.array(rows), np.array(values, dtype=_DTYPES[kind]))
 
 
@@ -413,16 +367,13 @@ def _dictionary(texts: Sequence[bytes]) -> tuple[list[bytes], NDArray[Any]]:
 def _joined(pieces: Sequence[_Parts]) -> _Parts:
     """One column from the columns of segments that follow each other."""
     rows = np.concatenate([piece.rows for piece in pieces])
-    bounds = None
-    if pieces[0].bounds is not None:
-        bounds = _bounds(np.concatenate([np.diff(piece.bounds) for piece in pieces if piece.bounds is not None]))
     if pieces[0].texts is None:
-        return _Parts(rows, np.concatenate([piece.values for piece in pieces]), bounds)
+        return _Parts(rows, np.concatenate([piece.values for piece in pieces]))
     texts = sorted(set().union(*(piece.texts or () for piece in pieces)))
     places = {text: place for place, text in enumerate(texts)}
     moved = [np.array([places[text] for text in piece.texts or ()], dtype=np.int64) for piece in pieces]
     values = [new[piece.values] for new, piece in zip(moved, pieces, strict=True)]
-    return _Parts(rows, np.concatenate(values), bounds, texts)
+    return _Parts(rows, np.concatenate(values), texts)
 
 
 def _segment(first_row: int, rows: int, parts: Mapping[tuple[str, ValueType], _Parts]) -> bytes:
@@ -433,20 +384,29 @@ def _segment(first_row: int, rows: int, parts: Mapping[tuple[str, ValueType], _P
     offset = HEADER.itemsize + directory.nbytes + len(_aligned(b"".join(names)))
     blocks = []
     for place, ((_, kind), part) in enumerate(parts.items()):
-        texts = [text + _END for text in part.texts or ()]
-        arrays = [
-            _packed(part.rows if len(part.rows) < rows else (), _ROW),
-            _packed(() if part.bounds is None else part.bounds, _PLACE),
-            _packed(part.values, _DTYPES[kind]),
-            _packed(() if part.texts is None else _bounds([len(text) for text in texts]), _PLACE),
-            b"".join(texts),
-        ]
-        sizes = (len(part.rows), len(part.values), len(texts), len(arrays[-1]))
+        block, sizes = _column(kind, part, rows)
         directory[place] = (offset, *sizes, len(names[place]), kind)
-        blocks.append(b"".join(map(_aligned, arrays)))
-        offset += len(blocks[-1])
+        blocks.append(block)
+        offset += len(block)
     header["checksum"] = _checksum(header, directory, b"".join(names))
     return b"".join((header.tobytes(), directory.tobytes(), _aligned(b"".join(names)), *blocks))
+
+
+def _column(kind: ValueType, part: _Parts, segment_rows: int) -> tuple[bytes, tuple[int, ...]]:
+    """The bytes of a column, and the sizes that the directory tells."""
+    stored = part.rows[:0] if np.array_equal(part.rows, np.arange(segment_rows)) else part.rows
+    starts, dictionary = np.empty(0, dtype=_PLACE), b""
+    if part.texts is not None:
+        starts = np.cumsum([0, *(len(text) + 1 for text in part.texts)])
+        dictionary = b"".join(text + _END for text in part.texts)
+    arrays = (
+        stored.astype(_ROW).tobytes(),
+        part.values.astype(_DTYPES[kind]).tobytes(),
+        starts.astype(_PLACE).tobytes(),
+        dictionary,
+    )
+    sizes = (len(stored), len(part.values), max(len(starts) - 1, 0), len(dictionary))
+    return b"".join(map(_aligned, arrays)), sizes
 
 
 def _checksum(header: np.void, directory: NDArray[Any], names: bytes) -> int:
@@ -458,27 +418,6 @@ def _aligned(data: bytes) -> bytes:
     return data + bytes(-len(data) % _ALIGNMENT)
 
 
-def _packed(values: Any, dtype: np.dtype[Any]) -> bytes:
-    return np.asarray(values).astype(dtype).tobytes()
-
-
-def _bounds(lengths: Any) -> NDArray[Any]:
-    return np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
-
-
-def _rises(values: NDArray[Any]) -> bool:
-    return bool((values[1:] > values[:-1]).all())
-
-
-def _ends_below(values: NDArray[Any], bound: int) -> bool:
-    return not len(values) or int(values[-1]) < bound
-
-
-def _divides(bounds: NDArray[Any], count: int) -> bool:
-    """Whether bounds cut ``count`` elements into parts that are not empty."""
-    return int(bounds[0]) == 0 and int(bounds[-1]) == count and _rises(bounds)
-
-
 def _check_order(segments: Sequence[Segment], first_row: int) -> str | None:
     """What is wrong with the order of segments that should follow each other from a row."""
     for segment in segments:
@@ -486,16 +425,3 @@ def _check_order(segments: Sequence[Segment], first_row: int) -> str | None:
             return f"a segment begins at row {segment.first_row}; expected {first_row}"
         first_row += segment.rows
     return None
-
-
-def seconds(moment: datetime) -> int:
-    """A time with a zone in whole seconds since 1970 in UTC."""
-    return (moment - _EPOCH) // _SECOND
-
-
-def _stamped(stamp: str | None) -> int | None:
-    """A time as documents write it, in seconds since 1970; None where it is none."""
-    try:
-        return seconds(datetime.fromisoformat((stamp or "").replace("Z", "+00:00")))
-    except (ValueError, TypeError):  # the latter: without a zone
-        return None

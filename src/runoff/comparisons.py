@@ -14,11 +14,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .columns import DOCUMENT_FIELDS, Column, Columns, Mask, ValueType, encode, value
+from .columns import Column, Columns, Mask, encode
 from .conditions import Condition, Table, Types, gather
 from .documents import KINDS, LARGEST_WHOLE, LONGEST_FIELD_NAME, Document, Kind, is_field_name
 from .errors import FilterError
 from .literals import TYPES_OF, Literal, named, problem, quote, quote_name, span
+from .metadata import DOCUMENT_FIELDS, ValueType, value
 from .place import Place
 
 FIELDS: dict[str, ValueType] = {**DOCUMENT_FIELDS, "kind": ValueType.TEXT}
@@ -182,7 +183,11 @@ class OneOf(Comparison):
         return any(_compare(found, "=", one) for one in self.values if kind in TYPES_OF[type(one)])
 
     def hits(self, column: Column) -> Mask:
-        ranges = [_borders(column, one) for one in self.values if column.type in TYPES_OF[type(one)]]
+        literals = [one for one in self.values if column.type in TYPES_OF[type(one)]]
+        if column.type is ValueType.TEXT:
+            ranges = [(place, place + 1) for place in column.places([encode(str(one)) for one in literals])]
+        else:
+            ranges = [_borders(column, one) for one in literals]
         return column.within(_disjoint(ranges))
 
     def __str__(self) -> str:

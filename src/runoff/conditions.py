@@ -17,9 +17,10 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import Columns, Mask, ValueType
+from .columns import Columns, Mask
 from .documents import Document, Kind
 from .errors import FilterError, StoreDamagedError
+from .metadata import ValueType
 
 Types = Mapping[str, Collection[ValueType]]
 

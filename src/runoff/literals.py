@@ -7,8 +7,8 @@ import re
 from datetime import date, datetime, timezone
 from typing import Any, TypeAlias
 
-from .columns import ValueType, seconds
 from .documents import LARGEST_WHOLE
+from .metadata import ValueType, seconds
 
 Literal: TypeAlias = str | bool | int | float | date | datetime
 
