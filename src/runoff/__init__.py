@@ -2,6 +2,7 @@
 
 from ._version import __version__
 from .chunking import ChunkSettings
+from .conditions import Condition
 from .documents import Chunk, Document
 from .encoder import BiEncoder
 from .engine import Engine
@@ -12,6 +13,7 @@ from .errors import (
     DocumentError,
     ExportError,
     FetchError,
+    FilterError,
     ModelError,
     QueryError,
     RunoffError,
@@ -23,6 +25,7 @@ from .errors import (
     StoreMissingError,
 )
 from .evaluate import evaluate
+from .fields import field
 from .prompt import Prompt
 from .reranker import Hit, Reranker
 from .results import FirstStage, IngestReport, SearchHit, SearchResult, SourceReport, Timings
@@ -34,11 +37,13 @@ __all__ = [
     "BudgetError",
     "Chunk",
     "ChunkSettings",
+    "Condition",
     "Document",
     "DocumentError",
     "Engine",
     "ExportError",
     "FetchError",
+    "FilterError",
     "FirstStage",
     "Hit",
     "IngestReport",
@@ -59,4 +64,5 @@ __all__ = [
     "Timings",
     "__version__",
     "evaluate",
+    "field",
 ]
