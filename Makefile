@@ -33,7 +33,7 @@ docs: $(VENV)/.installed
 	$(BIN)/python benchmarks/report.py
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info src/runoff/*.so src/_native/pairs.c src/_native/bm25.c
+	rm -rf $(VENV) build dist src/*.egg-info src/runoff/*.so src/_native/pairs.c src/_native/bm25.c src/_native/scan.c
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from runoff import _scan
 from runoff import index as vector_index
 from runoff.index import Graph, VectorIndex, build_graph, load_graph, plan_graph
 from runoff.manifest import Part
@@ -15,13 +16,17 @@ from runoff.manifest import Part
 DIMENSIONS = 32
 
 
-def unit(rows: int, seed: int) -> NDArray[np.float32]:
+def unit(rows: int, seed: int) -> NDArray[np.float16]:
     vectors = np.random.default_rng(seed).standard_normal((rows, DIMENSIONS)).astype(np.float32)
-    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float16)
 
 
-def expected(vectors: NDArray[np.float32], alive: NDArray[np.bool_], query: NDArray[np.float32], k: int) -> list[int]:
-    scores = {row: float(vectors[row] @ query) for row in np.flatnonzero(alive).tolist()}
+def queries(count: int, seed: int) -> NDArray[np.float32]:
+    return unit(count, seed).astype(np.float32)
+
+
+def expected(vectors: NDArray[np.float16], alive: NDArray[np.bool_], query: NDArray[np.float32], k: int) -> list[int]:
+    scores = {row: float(vectors[row].astype(np.float32) @ query) for row in np.flatnonzero(alive).tolist()}
     return sorted(scores, key=lambda row: (-scores[row], row))[:k]
 
 
@@ -29,19 +34,19 @@ def expected(vectors: NDArray[np.float32], alive: NDArray[np.bool_], query: NDAr
 def test_exact_search_agrees_with_sorting_all_scores(k: int) -> None:
     vectors, alive = unit(100, 1), np.random.default_rng(2).random(100) < 0.7
     index = VectorIndex(vectors, alive)
-    for query in unit(20, 3):
+    for query in queries(20, 3):
         rows, scores = index.search(query, k)
         assert rows.tolist() == expected(vectors, alive, query, k)
-        np.testing.assert_allclose(scores, vectors[rows] @ query, atol=1e-6)
+        np.testing.assert_allclose(scores, vectors[rows].astype(np.float32) @ query, atol=1e-6)
 
 
 def test_equal_scores_are_ordered_by_row() -> None:
     vectors = np.repeat(unit(1, 4), 9, axis=0)
-    rows, _ = VectorIndex(vectors, np.ones(9, dtype=bool)).search(vectors[0], 4)
+    rows, _ = VectorIndex(vectors, np.ones(9, dtype=bool)).search(vectors[0].astype(np.float32), 4)
     assert rows.tolist() == [0, 1, 2, 3]
 
 
-def graphs(folder: Path, vectors: NDArray[np.float32], *ends: int) -> list[Graph]:
+def graphs(folder: Path, vectors: NDArray[np.float16], *ends: int) -> list[Graph]:
     """Saved and loaded graphs that end at the given rows, each made by itself."""
     made = []
     for first, last in zip((0, *ends), ends, strict=False):
@@ -59,7 +64,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def recall(index: VectorIndex, alive: NDArray[np.bool_], allowed: NDArray[np.bool_] | None = None) -> float:
     found = []
-    for query in unit(50, 7):
+    for query in queries(50, 7):
         rows = index.search(query, 20, allowed)[0]
         assert alive[rows].all()
         assert allowed is None or allowed[rows].all()
@@ -86,7 +91,7 @@ def test_a_filter_gets_as_many_rows_as_there_are_whatever_its_width(tmp_path: Pa
     index = VectorIndex(vectors, alive, graphs(tmp_path, vectors, 2000, 2800))
     assert recall(index, alive, allowed) >= 0.98
     for k in (1, 20, 5000):
-        rows, scores = index.search(vectors[0], k, allowed)
+        rows, scores = index.search(vectors[0].astype(np.float32), k, allowed)
         assert len(rows) == min(k, int((alive & allowed).sum()))
         assert (np.diff(scores) <= 0).all()
 
@@ -128,15 +133,48 @@ def test_more_neighbours_than_live_rows_gives_all_of_them(tmp_path: Path) -> Non
     alive = np.zeros(500, dtype=bool)
     alive[:30] = True
     index = VectorIndex(vectors, alive, graphs(tmp_path, vectors, 500))
-    assert sorted(index.search(vectors[0], 40)[0].tolist()) == list(range(30))
+    assert sorted(index.search(vectors[0].astype(np.float32), 40)[0].tolist()) == list(range(30))
     alive[:] = False
-    assert index.search(vectors[0], 3)[0].size == 0
+    assert index.search(vectors[0].astype(np.float32), 3)[0].size == 0
 
 
 def test_a_similarity_is_the_same_whatever_rows_stand_beside_it() -> None:
     vectors = unit(1000, 10)
     index = VectorIndex(vectors, np.ones(1000, dtype=bool))
-    query = unit(1, 11)[0]
+    query = queries(1, 11)[0]
     alone = np.concatenate([index.similarities(query, np.array([row])) for row in range(1000)])
     np.testing.assert_array_equal(alone, index.similarities(query, np.arange(1000)))
     np.testing.assert_array_equal(alone[::-1], index.similarities(query, np.arange(1000)[::-1]))
+
+
+@pytest.mark.parametrize("dimensions", [1, 8, 15, 16, 17, 384])
+def test_every_scan_kernel_gives_the_same_bits_and_what_numpy_gives(dimensions: int) -> None:
+    rng = np.random.default_rng(dimensions)
+    vectors = rng.standard_normal((50, dimensions)).astype(np.float16)
+    vectors[0] = 0
+    vectors[1] = np.float16(6e-8)  # the smallest number of half precision
+    vectors[2] = np.float16(-65504)  # and the largest
+    query = rng.standard_normal(dimensions).astype(np.float32)
+    found = []
+    for kernel in range(_scan.best() + 1):
+        whole, some = np.empty(40, np.float32), np.empty(3, np.float32)
+        _scan.scan(vectors.view(np.uint16), query, 10, whole, kernel)
+        _scan.gather(vectors.view(np.uint16), query, np.array([49, 0, 12]), some, kernel)
+        assert (some[0], some[1], some[2]) == (whole[39], 0, whole[2])
+        extremes = np.empty(2, np.float32)
+        _scan.scan(vectors.view(np.uint16), query, 1, extremes, kernel)
+        np.testing.assert_allclose(extremes, vectors[1:3].astype(np.float64) @ query, rtol=1e-4)
+        np.testing.assert_allclose(whole, vectors[10:].astype(np.float64) @ query, rtol=1e-4, atol=1e-4)
+        found.append(np.concatenate([whole, extremes]).tobytes())
+    assert len(set(found)) == 1
+
+
+def test_a_scan_never_leaves_its_vectors() -> None:
+    vectors, query = np.zeros((4, 8), np.uint16), np.zeros(8, np.float32)
+    with pytest.raises(ValueError, match="do not fit"):
+        _scan.scan(vectors, query, 3, np.empty(2, np.float32), 0)
+    with pytest.raises(ValueError, match="do not fit"):
+        _scan.scan(vectors, query[:7].copy(), 0, np.empty(2, np.float32), 0)
+    for row in (-1, 4):
+        with pytest.raises(IndexError, match=f"row {row}; expected one of 4"):
+            _scan.gather(vectors, query, np.array([row]), np.empty(1, np.float32), 0)

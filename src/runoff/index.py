@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import _scan
 from .manifest import Part
 
 Rows = NDArray[np.int64]
 Scores = NDArray[np.float32]
+Vectors = NDArray[np.float16]
 Mask = NDArray[np.bool_]
 
 TAIL_ROWS = 8192
@@ -32,9 +34,9 @@ SCAN_ROWS = 16384
 # A walk that has to pass by so many rows costs more than a scan.
 MOST_WALKED = 4096
 _SPARE = 16
-# Larger than what the order of summing 384 products of unit vectors can change.
-_ROUNDING = np.float32(1e-5)
+_BLOCK_ROWS = 8192
 _SEED = 20
+_KERNEL = _scan.best()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,13 @@ class VectorIndex:
     """Searches the live rows of a store. Any number of threads may search at once.
 
     Args:
-        vectors: float32, shape [rows, dimensions], L2-normalised.
+        vectors: float16, shape [rows, dimensions], L2-normalised.
         alive: bool, shape [rows]; dead rows are never returned.
         graphs: graphs over the first rows, in order and without gaps.
     """
 
-    def __init__(self, vectors: Scores, alive: Mask, graphs: Sequence[Graph] = ()) -> None:
-        self._vectors = vectors
+    def __init__(self, vectors: Vectors, alive: Mask, graphs: Sequence[Graph] = ()) -> None:
+        self._bits = np.ascontiguousarray(vectors).view(np.uint16)
         self._alive = alive
         self._graphs = graphs
         self._indexed = graphs[-1].last if graphs else 0
@@ -91,22 +93,23 @@ class VectorIndex:
     def similarities(self, query: Scores, rows: Rows) -> Scores:
         """Inner products of rows with ``query``: float32, shape [rows].
 
-        Summed row by row in one order, so that a row's value does not depend on the others or on the threads of a
-        BLAS, as it would after a matrix product.
+        A row's value does not depend on the others that are asked for, nor on threads.
         """
-        return np.asarray((self._vectors[rows] * query).sum(axis=1, dtype=np.float32))
+        scores = np.empty(len(rows), dtype=np.float32)
+        _scan.gather(self._bits, np.ascontiguousarray(query), np.ascontiguousarray(rows), scores, _KERNEL)
+        return scores
 
     def _exact(self, query: Scores, k: int, chosen: Mask) -> tuple[Rows, Scores]:
         return self._best(query, self._scan(query, k, chosen, 0, len(chosen)), k)
 
     def _scan(self, query: Scores, k: int, chosen: Mask, first: int, last: int) -> Rows:
         rows = np.flatnonzero(chosen[first:last]) + first
-        if not rows.size:
-            return rows
         if 4 * rows.size < last - first:
-            scores = self._vectors[rows] @ query
+            scores = self.similarities(query, rows)
         else:
-            scores = (self._vectors[first:last] @ query)[rows - first]
+            whole = np.empty(last - first, dtype=np.float32)
+            _scan.scan(self._bits, np.ascontiguousarray(query), first, whole, _KERNEL)
+            scores = whole if rows.size == whole.size else whole[rows - first]
         return np.asarray(rows[_largest(scores, k)])
 
     def _walk(self, graph: Graph, query: Scores, k: int, chosen: Mask) -> Rows:
@@ -159,7 +162,7 @@ def plan_graph(graphs: Sequence[Part], rows: int) -> tuple[tuple[Part, ...], Par
     return tuple(kept), continued, first
 
 
-def build_graph(vectors: Scores, first: int, path: Path | None, continued: Part | None) -> Any:
+def build_graph(vectors: Vectors, first: int, path: Path | None, continued: Part | None) -> Any:
     """An hnswlib index over the rows from ``first`` on, continued from the saved one at ``path`` where there is one.
 
     Rows are added by one thread, so that the same rows make the same graph.
@@ -172,7 +175,9 @@ def build_graph(vectors: Scores, first: int, path: Path | None, continued: Part 
     else:
         graph.load_index(str(path), max_elements=rows - first)
         start = continued.last
-    graph.add_items(np.asarray(vectors[start:]), np.arange(start, rows), num_threads=1)
+    for at in range(start, rows, _BLOCK_ROWS):
+        block = vectors[at : at + _BLOCK_ROWS].astype(np.float32)
+        graph.add_items(block, np.arange(at, at + len(block)), num_threads=1)
     return graph
 
 
@@ -183,8 +188,8 @@ def _new_graph(dimensions: int) -> Any:
 
 
 def _largest(scores: Scores, k: int) -> Rows:
-    """Positions of the ``k`` largest scores, and of those that could be as large if summed in another order."""
+    """Positions of the ``k`` largest scores and of all that equal the least of them."""
     if k >= len(scores):
         return np.arange(len(scores))
     floor = np.partition(scores, len(scores) - k)[len(scores) - k]
-    return np.flatnonzero(scores >= floor - _ROUNDING)
+    return np.flatnonzero(scores >= floor)

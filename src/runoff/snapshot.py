@@ -54,7 +54,7 @@ PASSAGE_ROW = np.dtype(
     ]
 )
 TOKEN = np.dtype("<u2")
-VECTOR = np.dtype("<f4")
+VECTOR = np.dtype("<f2")
 DELETED = np.dtype("<u4")
 
 Rows = NDArray[np.int64]
@@ -99,7 +99,7 @@ class Snapshot:
         documents: document table, dtype ``DOCUMENT_ROW``, shape [document rows], deleted rows included.
         chunks: chunk table, dtype ``CHUNK_ROW``, shape [chunk rows].
         passages: passage table, dtype ``PASSAGE_ROW``, shape [passage rows].
-        vectors: float32, shape [passage rows, dimensions], L2-normalised.
+        vectors: float16, shape [passage rows, dimensions], L2-normalised.
         document_alive: bool, shape [document rows]; False where the document was deleted or replaced.
         chunk_alive: bool, shape [chunk rows]; False where the chunk's document was deleted or replaced.
         alive: bool, shape [passage rows]; True where a live chunk has the passage.
@@ -260,7 +260,7 @@ class Snapshot:
             and _within(passages["token_offset"], passages["token_count"], len(self._tokens))
             and _within(passages["first_chunk"], 1, len(chunks)),
             "vectors": len(self.vectors) == len(passages)
-            and bool(np.allclose(np.einsum("ij,ij->i", self.vectors, self.vectors), 1, atol=1e-3)),
+            and bool(np.allclose(np.einsum("ij,ij->i", self.vectors, self.vectors, dtype=np.float32), 1, atol=1e-2)),
         }
         for table, holds in sound.items():
             if not holds:
