@@ -33,6 +33,10 @@ def atom(*entries: str, head: str = "<title>Shop</title>") -> bytes:
     return f'<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom">{feed}</feed>'.encode()
 
 
+def json_feed(*items: object, **more: object) -> bytes:
+    return json.dumps({"version": "https://jsonfeed.org/version/1.1", "items": items} | more).encode()
+
+
 NAMESPACES = 'xmlns:content="http://purl.org/rss/1.0/modules/content/" xmlns:dc="http://purl.org/dc/elements/1.1/"'
 GOOD = "<title>Payouts</title><link>https://shop.example/1</link><guid>g1</guid><description>Two days.</description>"
 
@@ -204,6 +208,34 @@ def test_no_date_is_invented() -> None:
 def test_without_publication_the_last_change_dates_an_entry() -> None:
     entry = "<id>urn:a:1</id><title>t</title><updated>2026-04-01T00:00:00Z</updated>"
     assert only(atom(entry)).published == "2026-04-01T00:00:00Z"
+
+
+DC = "<dc:language>{}</dc:language>"
+LANGUAGES = {
+    "of the feed": (rss(GOOD, head="<title>x</title><language>en-us</language>"), "en-US"),
+    "of the feed by Dublin Core": (rss(GOOD, head="<title>x</title>" + DC.format("ja")), "ja"),
+    "of the entry": (rss(GOOD + DC.format("es"), head="<title>x</title><language>en</language>"), "es"),
+    "of a feed in Atom": (atom("<id>a</id><title>t</title>").replace(b"<feed ", b"<feed xml:lang='pt-br' "), "pt-BR"),
+    "of an entry in Atom": (
+        atom("<id>a</id><title>t</title>")
+        .replace(b"<feed ", b"<feed xml:lang='pt' ")
+        .replace(b"<entry", b"<entry xml:lang='de'"),
+        "de",
+    ),
+    "of a text": (atom("<id>a</id><title xml:lang='en'>t</title><summary xml:lang='fr'>s</summary>"), "fr"),
+    "none": (rss(GOOD), None),
+    "empty": (rss(GOOD, head="<title>x</title><language> </language>"), None),
+    "no tag": (rss(GOOD, head="<title>x</title><language>English</language>"), None),
+    "no tag of the entry": (rss(GOOD + DC.format("?"), head="<title>x</title><language>en</language>"), "en"),
+    "of a JSON feed": (json_feed({"id": "1", "title": "t"}, language="en-us"), "en-US"),
+    "of an item": (json_feed({"id": "1", "title": "t", "language": "IT"}, language="en"), "it"),
+    "no text": (json_feed({"id": "1", "title": "t", "language": []}, language=5), None),
+}
+
+
+@pytest.mark.parametrize(("data", "expected"), LANGUAGES.values(), ids=LANGUAGES)
+def test_languages(data: bytes, expected: str | None) -> None:
+    assert only(data).language == expected
 
 
 MISSING = {

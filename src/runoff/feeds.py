@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from . import dates, identity, jsonfeed, text
+from . import dates, identity, jsonfeed, languages, text
 from .documents import Document
 from .errors import SourceError
 
@@ -41,7 +41,8 @@ def parse(data: bytes, source: str, *, content_type: str | None = None, base: st
     """Read a feed.
 
     A document's body is the longest, as plain text, of the entry's content and summary; its ``published`` is the date
-    of publication, else of creation, else of the last change. The module ``identity`` describes how ids come about.
+    of publication, else of creation, else of the last change; its language the entry's, else the feed's. The module
+    ``identity`` describes how ids come about.
 
     Args:
         data: the feed's bytes; malformed XML is read as far as it goes.
@@ -108,7 +109,8 @@ def _read_xml(markup: str, source: str, base: str) -> tuple[list[tuple[str, Docu
         raise SourceError(f"{source}: {warnings[0]} and no entry can be read; expected a complete feed")
     own = _own_name(feed.feed)
     base = base or next(filter(identity.is_web, (str(feed.feed.get("link") or ""), own)), "")
-    return [_entry(entry, source, base) for entry in feed.entries], own or source, warnings
+    language = str(feed.feed.get("language") or "")
+    return [_entry(entry, source, base, language) for entry in feed.entries], own or source, warnings
 
 
 @cache
@@ -216,7 +218,7 @@ def _own_name(feed: Mapping[str, Any]) -> str:
     return text.clean(str(feed.get("id") or "") or next((href for href in own if identity.is_web(href)), ""))
 
 
-def _entry(entry: dict[str, Any], source: str, base: str) -> tuple[str, Document]:
+def _entry(entry: dict[str, Any], source: str, base: str, language: str) -> tuple[str, Document]:
     document = Document(
         id="",
         title=_title(entry),
@@ -226,6 +228,7 @@ def _entry(entry: dict[str, Any], source: str, base: str) -> tuple[str, Document
         published=_date(entry),
         author=_author(entry),
         tags=_tags(entry),
+        language=_language(entry, language),
     )
     return text.clean(str(entry.get("id") or "")).strip(), document
 
@@ -237,6 +240,13 @@ def _title(entry: dict[str, Any]) -> str:
 def _body(entry: dict[str, Any]) -> str:
     parts = [*(entry.get("content") or ()), entry.get("summary_detail") or {"value": entry.get("summary")}]
     return max(map(_plain, parts), key=len)
+
+
+def _language(entry: dict[str, Any], of_feed: str) -> str | None:
+    """What the entry says, else its texts (where ``xml:lang`` of what they stand in counts), else the feed."""
+    parts = [*(entry.get("content") or ()), entry.get("summary_detail") or {}, entry.get("title_detail") or {}]
+    stated = (dict.get(entry, "language"), *(part.get("language") for part in parts), of_feed)
+    return next(filter(None, (languages.normal(str(tag or "")) for tag in stated)), None)
 
 
 def _plain(part: Mapping[str, Any]) -> str:

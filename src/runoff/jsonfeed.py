@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import dates, identity, text
+from . import dates, identity, languages, text
 from .documents import Document
 from .errors import SourceError
 
@@ -30,14 +30,15 @@ def read(markup: str, source: str, base: str) -> tuple[list[tuple[str, Document]
     if not isinstance(items, list):
         raise SourceError(f"{source}: got JSON without a list of items; expected an RSS, Atom, RDF or JSON feed")
     base = base or _string(feed, "home_page_url")
-    entries = [_entry(item, source, base) for item in items if isinstance(item, dict)]
+    language = languages.normal(_string(feed, "language"))
+    entries = [_entry(item, source, base, language) for item in items if isinstance(item, dict)]
     odd = len(items) - len(entries)
     warnings = [f"{odd} of {len(items)} items are no JSON objects; left out"] if odd else []
     own = _string(feed, "feed_url")
     return entries, own if identity.is_web(own) else source, warnings
 
 
-def _entry(item: Mapping[str, Any], source: str, base: str) -> tuple[str, Document]:
+def _entry(item: Mapping[str, Any], source: str, base: str, language: str | None) -> tuple[str, Document]:
     links = (identity.absolute(_string(item, name), base) for name in ("url", "external_url"))
     moments = (dates.utc(_string(item, name)) for name in ("date_published", "date_modified"))
     document = Document(
@@ -49,6 +50,7 @@ def _entry(item: Mapping[str, Any], source: str, base: str) -> tuple[str, Docume
         published=next(filter(None, moments), None),
         author=_author(item),
         tags=tuple(dict.fromkeys(_tags(item.get("tags")))),
+        language=languages.normal(_string(item, "language")) or language,
     )
     return _key(item.get("id")), document
 

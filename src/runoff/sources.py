@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import feeds, fetch, identity, records, text
+from . import feeds, fetch, identity, languages, records, text
 from .documents import Document
 from .errors import SourceError
 from .state import SourceState
@@ -193,7 +193,8 @@ def _document(name: str, page: text.Page) -> tuple[Document, ...]:
     if not page.body and not page.title:
         raise SourceError(f"{name}: holds no text; expected some")
     title = page.title or _stem(name)
-    return (Document(identity.digest(f"file {name}"), title, page.body, source=name),)
+    language = languages.normal(page.language)
+    return (Document(identity.digest(f"file {name}"), title, page.body, source=name, language=language),)
 
 
 Reader = Callable[[bytes, str], Found]

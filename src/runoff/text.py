@@ -10,7 +10,7 @@ import codecs
 import html
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lxml import etree
@@ -71,10 +71,17 @@ _NOT_ENCODINGS = frozenset(("idna", "punycode", "undefined", "unicode-escape", "
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page's title (one line, may be empty) and its text in paragraphs, in which the title is not repeated."""
+    """What is left of a page.
+
+    Attributes:
+        title: one line, may be empty.
+        body: the text in paragraphs, in which the title is not repeated.
+        language: what the page states as its language, may be empty.
+    """
 
     title: str
     body: str
+    language: str = ""
 
 
 def from_html(markup: str) -> str:
@@ -111,7 +118,8 @@ def page(markup: str) -> Page:
     target = _parsed(markup)
     title = next((target.headings[tag] for tag in _HEADINGS if tag in target.headings), "")
     paragraphs = target.paragraphs()
-    return Page(title, "\n\n".join(paragraphs[1:] if paragraphs[:1] == [title] else paragraphs))
+    body = "\n\n".join(paragraphs[1:] if paragraphs[:1] == [title] else paragraphs)
+    return Page(title, body, target.language)
 
 
 def line(text: str) -> str:
@@ -226,6 +234,7 @@ class _Target:
     def __init__(self) -> None:
         self.depth = 0
         self.headings: dict[str, str] = {}
+        self.language = ""
         self._done: list[str] = []
         self._open: list[str] = []
         self._dropped: list[str] = []
@@ -237,8 +246,10 @@ class _Target:
         """Whether what comes is no markup."""
         return bool(self._dropped) and self._dropped[-1] in _RAW
 
-    def start(self, tag: str, attributes: object) -> None:
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self.depth += 1
+        if tag == "html":
+            self.language = self.language or attributes.get("lang") or attributes.get("xml:lang") or ""
         if tag in _DROPPED:
             self._dropped.append(tag)
         if tag in _HEADINGS and self._dropped in ([], ["title"], ["head", "title"]):
