@@ -227,6 +227,7 @@ BAD_LINES: dict[str, tuple[object, str]] = {
     "a truth as id": ({"text": "a", "id": True}, "id: got bool"),
     "a string as tags": ({"text": "a", "tags": "fx"}, "tags"),
     "numbers as tags": ({"text": "a", "tags": [1]}, "tags"),
+    "a list as language": ({"text": "a", "language": ["en"]}, "language: got list"),
 }
 
 
@@ -243,6 +244,75 @@ def test_a_date_that_is_none_costs_no_text(write: Write) -> None:
     loaded = load(str(write("a.jsonl", lines({"text": "good", "published": "yesterday"}))))
     assert loaded.documents[0].published is None
     assert "line 1: published: got 'yesterday'" in loaded.warnings[0]
+
+
+def test_a_language_that_is_none_costs_no_text(write: Write) -> None:
+    loaded = load(
+        str(write("a.jsonl", lines({"text": "a", "language": "pt_br"}, {"text": "b", "language": "English"})))
+    )
+    assert [document.language for document in loaded.documents] == ["pt-BR", None]
+    assert loaded.warnings == ("line 2: language: got 'English'; expected a tag such as en or pt-BR",)
+
+
+def test_own_fields_of_records(write: Write) -> None:
+    own = {"price": 3, "rate": -0.5, "sold": False, "town": " New\n Ulm ", "rooms": ["hall", "", " the  attic"]}
+    document = only(write("a.jsonl", lines({"text": "a", "none": None, "empty": "", "nothing": [], **own})))
+    assert document.fields == own | {"town": "New Ulm", "rooms": ("hall", "the attic")}
+
+
+ODD_FIELDS: dict[str, tuple[str, object, str]] = {
+    "an object": ("x", {"y": 1}, "got dict; expected a text, a number"),
+    "a list of numbers": ("x", [1, 2], "got a list of other things"),
+    "a list of all sorts": ("x", ["a", None], "got a list of other things"),
+    "a long list": ("x", ["a"] * 101, "got 101 texts; expected at most 100"),
+    "a long text": ("x", "a" * 1001, "more than 1000 characters"),
+    "a long text in a list": ("x", ["a" * 1001], "more than 1000 characters"),
+    "a large number": ("x", 2**63, "64 bits"),
+    "an infinite number": ("x", float("inf"), "got inf; expected a finite number"),
+    "no number": ("x", float("nan"), "got nan; expected a finite number"),
+    "a source": ("source", "x", "the name is taken"),
+    "a kind": ("kind", "x", "the name is taken"),
+    "no name": ("", "x", "1 to 64 printable characters"),
+    "a long name": ("x" * 65, "x", "1 to 64 printable characters"),
+    "a name of controls": ("a\nb", "x", "1 to 64 printable characters"),
+}
+
+
+@pytest.mark.parametrize(("name", "value", "said"), ODD_FIELDS.values(), ids=ODD_FIELDS)
+def test_fields_that_are_passed_over_are_told(write: Write, name: str, value: object, said: str) -> None:
+    loaded = load(str(write("a.jsonl", lines(*({"id": key, "text": "a", name: value, "y": 1} for key in "abc")))))
+    assert [document.fields for document in loaded.documents] == [{"y": 1}] * 3
+    [warning] = loaded.warnings
+    assert said in warning
+    assert warning.startswith(f"field {name[:60]!r}"[:60].rstrip("'"))
+    assert warning.endswith("passed over in 3 lines")
+
+
+def test_fields_are_bounded_in_number(write: Write) -> None:
+    wide = {f"f{number}": number for number in range(60)}
+    loaded = load(str(write("a.jsonl", lines({"text": "a", **wide}))))
+    assert list(loaded.documents[0].fields) == list(wide)[:50]
+    assert "f50" in loaded.warnings[0]
+    assert "more than 50 fields" in loaded.warnings[0]
+    many = [{"id": number, "text": "a", f"f{number}": 1, "f0": 2} for number in range(300)]
+    documents = load(str(write("b.jsonl", lines(*many)))).documents
+    assert len({name for document in documents for name in document.fields}) == 200
+    assert documents[-1].fields == {"f0": 2}
+
+
+LANGUAGES_OF_PAGES = {
+    "<!doctype html><html lang=en-gb><p>x": "en-GB",
+    "<html xmlns='http://www.w3.org/1999/xhtml' xml:lang='pt'><body>x</body></html>": "pt",
+    "<HTML LANG='DE'><body lang=fr>x": "de",
+    "<html lang=''><p>x": None,
+    "<html lang='klingon empire'><p>x": None,
+    "<p lang=en>x": None,
+}
+
+
+@pytest.mark.parametrize(("page", "expected"), LANGUAGES_OF_PAGES.items())
+def test_the_language_of_a_page(write: Write, page: str, expected: str | None) -> None:
+    assert only(write("a.html", page)).language == expected
 
 
 def test_a_file_without_a_usable_line(write: Write) -> None:
