@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,6 +93,16 @@ def test_merging_equals_building(some: list[Document], cuts: list[int], first_ro
     keep = np.array([bool(kept >> row & 1) for row in range(len(some))])
     left = [document for document, stays in zip(some, keep, strict=True) if stays]
     assert columns.merge(parts, keep) == columns.build(first_row, left)
+
+
+def test_the_format_is_for_ever() -> None:
+    stored = (Path(__file__).parent / "fixtures" / "columns-1.bin").read_bytes()
+    assert columns.build(0, [FULL, BARE]) == stored
+    condition = where.parse(
+        'author = "Ada" and "attic" in rooms and published = 2026-03-02 and price = 3 and weight < 1'
+    )
+    rows = np.arange(2, dtype=np.uint32)
+    assert condition.mask(Columns([Segment(as_bytes(stored))]), rows, rows).tolist() == [True, False]
 
 
 def test_what_cannot_be_merged() -> None:

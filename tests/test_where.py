@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +34,7 @@ ADA = Document(
         "day": "2026-03-02",
     },
 )
+GUIDE = (Path(__file__).parents[1] / "docs" / "filters.md").read_text(encoding="utf-8")
 BARE = Document("b" * 16, "", "…", source="notes.txt")
 
 MEANINGS = {
@@ -361,3 +363,17 @@ def test_what_a_store_does_not_have(text: str, expected: tuple[str, int]) -> Non
 
 def test_a_filter_error_is_a_query_error() -> None:
     assert issubclass(FilterError, QueryError)
+
+
+EXAMPLES = [line.partition("  #")[0].strip() for line in GUIDE.split("```text\n")[1].split("```")[0].splitlines()]
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_the_examples_of_the_documentation_are_filters(text: str) -> None:
+    assert where.parse(str(where.parse(text))) == where.parse(text)
+
+
+def test_the_error_of_the_documentation_is_what_is_told() -> None:
+    with pytest.raises(FilterError) as caught:
+        where.parse('source = "x" and published >= 5')
+    assert f"```text\n{caught.value}\n```" in GUIDE

@@ -66,8 +66,6 @@ _MAGIC = b"RUNOFFCS"
 _END = b"\xff"
 _ALIGNMENT = 8
 _SEARCHES_A_PASS = 100  # a search in a dictionary takes about as long as reading so many of its texts
-
-
 _DTYPES: dict[ValueType, np.dtype[Any]] = {
     ValueType.TEXT: np.dtype("<u4"),
     ValueType.LIST: np.dtype("<u4"),
@@ -199,12 +197,12 @@ class Segment:
         if header["checksum"] != _checksum(header, directory, names):
             raise StoreDamagedError(f"{where}: the checksum of its directory differs")
         self.first_row, self.rows = int(header["first_row"]), int(header["rows"])
-        self.columns: dict[str, list[Column]] = defaultdict(list)
+        self.columns: dict[str, list[Column]] = {}
         start = 0
         for *sizes, name_bytes, kind in directory.tolist():
             name = names[start : start + name_bytes].decode("utf-8", "surrogatepass")
             start += name_bytes
-            self.columns[name].append(Column(data, name, ValueType(kind), sizes, self.rows, where))
+            self.columns.setdefault(name, []).append(Column(data, name, ValueType(kind), sizes, self.rows, where))
 
 
 class Column:
