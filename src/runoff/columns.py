@@ -225,6 +225,7 @@ class Column:
         self.values = cursor.take(_DTYPES[kind], values)
         self._starts = cursor.take(_PLACE, texts + 1 if kind in (ValueType.TEXT, ValueType.LIST) else 0)
         self._dictionary = cursor.take(_BYTE, text_bytes)
+        self._bytes = self._dictionary.data
 
     def verify(self) -> None:
         """Check all of the column, once; nothing else that it offers is to be used before.
@@ -242,7 +243,7 @@ class Column:
 
     def text(self, place: int) -> bytes:
         """A text of the dictionary, in UTF-8."""
-        return self._dictionary[int(self._starts[place]) : int(self._starts[place + 1]) - 1].tobytes()
+        return bytes(self._bytes[self._starts.item(place) : self._starts.item(place + 1) - 1])
 
     def place(self, text: bytes) -> int:
         """How many texts of the dictionary come before this one."""
@@ -255,6 +256,12 @@ class Column:
             hits &= self.values < high
         return hits
 
+    def within(self, ranges: Sequence[tuple[Any, Any]]) -> Mask:
+        """The same for several ranges, which rise and do not touch."""
+        borders = np.array(ranges, dtype=self.values.dtype).ravel()
+        hits: Mask = np.searchsorted(borders, self.values, side="right") % 2 == 1
+        return hits
+
     def places(self, texts: Sequence[bytes]) -> list[int]:
         """The places of those texts that are in the dictionary."""
         if len(texts) * _SEARCHES_A_PASS < self.text_count:
@@ -263,12 +270,6 @@ class Column:
         wanted = set(texts)
         every = self._dictionary.tobytes().split(_END)
         return [place for place, text in enumerate(every[:-1]) if text in wanted]
-
-    def within(self, ranges: Sequence[tuple[Any, Any]]) -> Mask:
-        """The same for several ranges, which rise and do not touch."""
-        borders = np.array(ranges, dtype=self.values.dtype).ravel()
-        hits: Mask = np.searchsorted(borders, self.values, side="right") % 2 == 1
-        return hits
 
     def containing(self, part: bytes) -> Mask:
         """Texts that have a part, in UTF-8: bool, shape [values]."""
