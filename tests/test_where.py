@@ -230,6 +230,7 @@ POINTED = {
     "an infinite number": ("a = 1e999", 4, "finite"),
     "no day": ("published = 2026-02-30", 12, "calendar"),
     "no hour": ("published = 2026-02-03T25:00", 12, "calendar"),
+    "an hour alone": ("published = 2026-02-03T10", 12, "got 2026-02-03T10;"),
     "before all time": ("published = 0001-01-01T00:00+01:00", 12, "calendar"),
     "half a date": ("published = 2026-01", 12, "got 2026-01;"),
     "a date of short parts": ("published = 2026-1-1", 12, "got 2026-1-1;"),
@@ -307,6 +308,15 @@ def test_python_conditions_are_bounded_too() -> None:
     assert where.parse(str(condition)) == condition
 
 
+def test_opposites_in_opposites_are_bounded() -> None:
+    condition: Condition = field("a") == 1
+    while condition.depth < 48:
+        condition = ~(condition & (field("b") == 2))
+    assert where.parse(str(condition)) == condition
+    with pytest.raises(FilterError, match="50 deep"):
+        ~(~(condition & (field("b") == 2)) & (field("b") == 2))
+
+
 @EVERY
 @given(st.text(alphabet="ab=<>!()\"'`\\, \n10-.TZ:notinrd", max_size=40) | st.text(max_size=20))
 def test_any_text_is_a_filter_or_a_typed_error(text: str) -> None:
@@ -325,6 +335,7 @@ MISUSES = {
     "no values": (lambda: field("a").isin([]), "at least one"),
     "nan": (lambda: field("a") > float("nan"), "finite"),
     "a number's beginning": (lambda: field("a").startswith(5), "expected a text"),
+    "before all time": (lambda: field("published") > datetime.min.replace(tzinfo=timezone.max), "year 1"),
     "a nameless field": (lambda: field("") == 5, "1 to 64"),
     "a field that is no text": (lambda: field(5) == 5, "1 to 64"),
 }

@@ -92,9 +92,11 @@ class Condition(ABC):
         """The text form of the opposite."""
 
     @abstractmethod
-    def over_documents(self, columns: Columns) -> Mask: ...
+    def over_documents(self, columns: Columns) -> Mask:
+        """The condition for each document: bool, shape [documents]. Only where it is not ``of_chunks``."""
 
     def over_chunks(self, table: Table) -> Mask:
+        """The condition for each chunk: bool, shape [chunks]."""
         return gather(self.over_documents(table.columns), table.documents)
 
     def __and__(self, other: Condition) -> Condition:
@@ -123,6 +125,8 @@ class Condition(ABC):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Group(Condition):
+    """Several conditions that are joined by one word."""
+
     conditions: tuple[Condition, ...]
 
     word: ClassVar[str]
@@ -137,8 +141,7 @@ class _Group(Condition):
         return cls(tuple(chain.from_iterable(parts)))
 
     def __post_init__(self) -> None:
-        if self.depth > DEEPEST:
-            raise FilterError(f"conditions nested more than {DEEPEST} deep; expected a simpler filter")
+        _check_depth(self)
 
     @cached_property
     def depth(self) -> int:
@@ -168,6 +171,8 @@ class _Group(Condition):
 
 
 class And(_Group):
+    """All of some conditions."""
+
     word = "and"
     combine = np.logical_and
 
@@ -176,6 +181,8 @@ class And(_Group):
 
 
 class Or(_Group):
+    """At least one of some conditions."""
+
     word = "or"
     combine = np.logical_or
 
@@ -185,11 +192,16 @@ class Or(_Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Not(Condition):
+    """The opposite of a condition, which is no opposite itself."""
+
     condition: Condition
 
-    @property
+    def __post_init__(self) -> None:
+        _check_depth(self)
+
+    @cached_property
     def depth(self) -> int:
-        return self.condition.depth
+        return self.condition.depth + isinstance(self.condition, _Group)
 
     @property
     def of_chunks(self) -> bool:
@@ -218,7 +230,17 @@ class Not(Condition):
 
 
 def gather(mask: Mask, rows: NDArray[Any]) -> Mask:
+    """The elements of a mask in the order of rows.
+
+    Raises:
+        StoreDamagedError: a row is out of range.
+    """
     try:
         return mask.take(rows)
     except IndexError as error:
         raise StoreDamagedError(f"chunks: a row out of range ({error}); expected less than {len(mask)}") from error
+
+
+def _check_depth(condition: Condition) -> None:
+    if condition.depth > DEEPEST:
+        raise FilterError(f"conditions nested more than {DEEPEST} deep; expected a simpler filter")

@@ -8,6 +8,7 @@ from datetime import date, datetime, timezone
 from typing import Any, TypeAlias
 
 from .documents import LARGEST_WHOLE
+from .errors import FilterError
 from .metadata import ValueType, seconds
 
 Literal: TypeAlias = str | bool | int | float | date | datetime
@@ -31,10 +32,17 @@ _DAY = 86_400
 
 
 def plain(literal: Any) -> Any:
-    """A value in one of the types that filters know, where it is of a kin to them."""
+    """A value in one of the types that filters know, where it is of a kin to them; a time in UTC, cut to seconds.
+
+    Raises:
+        FilterError: a time that UTC has no year for.
+    """
     if isinstance(literal, datetime):
         moment = literal if literal.tzinfo else literal.replace(tzinfo=timezone.utc)
-        return moment.astimezone(timezone.utc).replace(microsecond=0)
+        try:
+            return moment.astimezone(timezone.utc).replace(microsecond=0)
+        except OverflowError:
+            raise FilterError(f"got the time {literal}; expected one from year 1 to 9999 in UTC") from None
     if isinstance(literal, str):
         return str.__str__(literal)
     kin = next((one for one in (bool, int, float) if isinstance(literal, one)), None)
@@ -66,11 +74,13 @@ def quote(literal: Literal) -> str:
 
 
 def quote_name(name: str) -> str:
+    """A field's name as filters write it."""
     bare = _BARE_NAME.fullmatch(name) and name.lower() not in KEYWORDS
     return name if bare else f"`{_ESCAPED.sub(_escape, name)}`"
 
 
 def named(literal: object) -> str:
+    """What a value is, for messages."""
     if isinstance(literal, str):
         return f"the text {quote(literal[:40])}"
     if isinstance(literal, bool):

@@ -48,7 +48,7 @@ def value(document: Document, name: str) -> tuple[ValueType, Any] | None:
         return None if moment is None else (ValueType.DATE, moment)
     known = DOCUMENT_FIELDS.get(name)
     found = document.fields.get(name) if known is None else getattr(document, name)
-    if found is None or found == "" or found == ():
+    if found in (None, "", (), []):
         return None
     return _OWN_TYPES[type(found)] if known is None else known, found
 
