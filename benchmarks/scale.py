@@ -235,7 +235,7 @@ STEPS: dict[str, Callable[[argparse.Namespace, int], dict[str, Any]]] = {
     "search": search,
     "change": change,
 }
-assert index.TAIL_ROWS < SIZES[0]
+assert SIZES[0] > index.TAIL_ROWS
 
 
 if __name__ == "__main__":

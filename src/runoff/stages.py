@@ -133,4 +133,10 @@ def chunk_identity(settings: ChunkSettings) -> dict[str, Any]:
 
 def index_identity() -> dict[str, Any]:
     """The part of a store's identity that this release fixes: how texts are cut, and how words are indexed."""
-    return {"vectors": "float16", "chunker": chunking.VERSION, "words": words.VERSION, "bm25_k1": lexical.K1, "bm25_b": lexical.B}
+    return {
+        "vectors": "float16",
+        "chunker": chunking.VERSION,
+        "words": words.VERSION,
+        "bm25_k1": lexical.K1,
+        "bm25_b": lexical.B,
+    }
