@@ -23,7 +23,7 @@ ENCODER = ("encoder.c", "kernel_avx2.c", "kernel_avx512vnni.c", "kernel_portable
 
 
 def extension(name: str, *sources: str) -> Extension:
-    headers = [str(path) for path in sorted(Path("src/_native").glob("*.h"))]
+    headers = sorted(str(path) for pattern in ("*.h", "*.pxi") for path in Path("src/_native").glob(pattern))
     return Extension(
         f"runoff.{name}",
         [f"src/_native/{source}" for source in sources],

@@ -4,7 +4,11 @@
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 
 cdef extern from "model.h" nogil:
-    enum: HEAD, PANEL, MAX_TOKENS
+    enum: HEAD, PANEL, MAX_TOKENS, ATTEND_SCRATCH
+    struct bytes_ "bytes":
+        uint8_t *values
+        float *scale
+        int32_t *zero
     struct linear:
         int inputs "in"
         int out
@@ -32,9 +36,28 @@ cdef extern from "model.h" nogil:
         float *classifier
         float classifier_bias
         int normalize
+    struct head:
+        const uint8_t *query
+        const float *query_scale
+        const int8_t *key
+        const float *key_scale
+        const int32_t *key_start
+        const float *value
+        int queries, keys
     struct kernel:
         const char *name
         void products(const linear *, const uint8_t *, int, int32_t *)
+        void quantise(const float *, int, int, bytes_)
+        void embed(const model *, const int32_t *, const int32_t *, int, float *, bytes_)
+        void normalise(const norm *, float, float *, int, int, bytes_)
+        void linear(const linear *, bytes_, int, float *)
+        void linear_add(const linear *, bytes_, int, float *)
+        void linear_gelu(const linear *, bytes_, int, float *)
+        void project_query(const linear *, int, bytes_, int, uint8_t *, float *)
+        void project_key(const linear *, int, bytes_, int, int8_t *, float *, int32_t *)
+        void project_value(const linear *, int, bytes_, int, float *)
+        void attend(const head *, float *, int, void *)
+        void mean(const float *, int, int, int, float *)
 
 cdef extern from "pack.h" nogil:
     model *model_new(int layers, int heads, int hidden, int intermediate)
@@ -133,15 +156,17 @@ cdef class Encoder:
 
     def set_norm(self, int index, str which, const float[::1] gain, const float[::1] shift):
         """Copy a layer norm: `embedding`, `attention` or `output`."""
-        cdef norm *to = &self.model.embedding_norm
-        if which == "attention":
-            to = &self.model.layer[index].attention_norm
-        elif which == "output":
-            to = &self.model.layer[index].output_norm
+        cdef norm *to = self._norm(index, which)
         to.gain = floats_copy(&gain[0], gain.shape[0])
         to.shift = floats_copy(&shift[0], shift.shape[0])
         if to.gain == NULL or to.shift == NULL:
             raise MemoryError
+
+    cdef norm *_norm(self, int index, str which):
+        if which == "embedding":
+            return &self.model.embedding_norm
+        cdef layer *of = &self.model.layer[index]
+        return &of.attention_norm if which == "attention" else &of.output_norm
 
     def set_classifier(self, const float[::1] weights, float bias):
         """Copy the last layer of a cross-encoder."""
@@ -167,3 +192,6 @@ cdef class Encoder:
     def products(self, int index, str which, const uint8_t[:, ::1] rows, int32_t[:, ::1] out):
         """Exact integer products of byte rows with a packed layer, its columns in packed order: for tests."""
         self.kernel.products(self._linear(index, which), &rows[0, 0], rows.shape[0], &out[0, 0])
+
+
+include "stages.pxi"
