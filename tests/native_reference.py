@@ -48,9 +48,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class Linear:
-    """A fully connected layer: int8 weights [in, out], a scale and a bias for each column."""
+    """A fully connected layer: weights of a byte as float64 [in, out], a scale and a bias for each column."""
 
-    weights: Ints
+    weights: NDArray[np.float64]
     scale: Floats
     bias: Floats
 
@@ -178,9 +178,9 @@ def integers(x: Floats) -> Ints:
     return np.rint(x).astype(np.int64)
 
 
-def products(a: Ints, b: Ints) -> Ints:
-    """Matrix product of integers, exact: no sum comes near 2^53."""
-    return (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
+def products(a: NDArray[Any], b: NDArray[Any]) -> Ints:
+    """Matrix product of whole numbers, exact: no sum comes near 2^53."""
+    return (np.asarray(a, np.float64) @ np.asarray(b, np.float64)).astype(np.int64)
 
 
 def quantise(x: Floats) -> Rows:
@@ -210,6 +210,7 @@ class Reference:
     def __init__(self, artifact: Any, kernel: str) -> None:
         self.artifact = artifact
         self.arithmetic = ARITHMETIC[kernel]
+        self._linears: dict[tuple[str, int | None], Linear] = {}
 
     def logit(self, ids: NDArray[np.int32], types: NDArray[np.int32]) -> float:
         """The cross-encoder's score of one pair; its last layer computes the [CLS] row alone."""
@@ -261,10 +262,13 @@ class Reference:
 
     def linear(self, name: str, head: int | None = None) -> Linear:
         """A layer's integers, scales and bias; those of one head's columns if a head is given."""
-        weights = self.artifact.load(f"{name}.weight").astype(np.int64)
-        scale, bias = self.scale(f"{name}.weight"), self.artifact.load(f"{name}.bias")
-        columns = slice(None) if head is None else slice(head * HEAD, (head + 1) * HEAD)
-        return Linear(weights[:, columns], np.broadcast_to(scale, weights.shape[1])[columns], bias[columns])
+        if (name, head) not in self._linears:
+            columns = slice(None) if head is None else slice(head * HEAD, (head + 1) * HEAD)
+            stored = self.artifact.load(f"{name}.weight")
+            weights = stored[:, columns].astype(np.float64)
+            scale = np.broadcast_to(self.scale(f"{name}.weight"), stored.shape[1])[columns]
+            self._linears[name, head] = Linear(weights, scale, self.artifact.load(f"{name}.bias")[columns])
+        return self._linears[name, head]
 
     def table(self, name: str, rows: NDArray[Any]) -> Floats:
         """Rows of an embedding table."""
