@@ -115,10 +115,11 @@ class Arithmetic:
         return self.fold(lanes)
 
     def polynomial(self, coefficients: tuple[float, ...], x: Floats) -> Floats:
-        """By Horner's rule."""
+        """By Horner's rule; far from zero it overflows to an infinity of the right sign."""
         y = np.full_like(x, coefficients[0])
-        for coefficient in coefficients[1:]:
-            y = self.multiply_add(y, x, np.float32(coefficient))
+        with np.errstate(over="ignore"):
+            for coefficient in coefficients[1:]:
+                y = self.multiply_add(y, x, np.float32(coefficient))
         return y
 
     def exp2(self, x: Floats) -> Floats:
