@@ -19,7 +19,10 @@ COMPILE_ARGS = ["-O1", "-g"] if CHECKED else ["-O3", "-g0"]
 
 # Products and sums must round one by one where the C code says so, whatever the compiler would like to fuse.
 EXACT = ["-ffp-contract=off"]
-ENCODER = ("encoder.c", "kernel_avx2.c", "kernel_avx512vnni.c", "kernel_portable.c", "pack.c", "pool.c")
+# For tests: the AVX-512 kernel on emulated instructions, so that it runs where the CPU lacks them.
+EMULATED = os.environ.get("RUNOFF_EMULATED", "0") == "1"
+AVX512 = "../../tests/native/kernel_emulated.c" if EMULATED else "kernel_avx512vnni.c"
+ENCODER = ("encoder.c", "kernel_avx2.c", AVX512, "kernel_portable.c", "pack.c", "pool.c")
 
 
 def extension(name: str, *sources: str) -> Extension:
