@@ -2,16 +2,38 @@
 # package index is expected on the machine.
 PYTHON ?= python3
 VENV ?= .venv
+ROUNDS ?= 4
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(wildcard src/_native/*)
 
-.PHONY: demo test lint wheel bench docs clean
+.PHONY: demo test test-kernels sanitize lint wheel bench docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/runoff demo
 
 test: $(VENV)/.installed-test lint
 	$(BIN)/python -m pytest
+
+# The suites of the encoders with each kernel forced in turn. An AVX-512 kernel on emulated instructions, slow but there
+# on any x86-64 machine, is built apart; the tests of the native code itself then run on it too.
+ENCODER_TESTS := tests/test_encoders.py tests/test_backends.py tests/test_models.py
+EMULATED := build/emulated
+test-kernels: $(VENV)/.installed-test
+	RUNOFF_EMULATED=1 $(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(EMULATED) .
+	for kernel in portable avx2; do RUNOFF_KERNEL=$$kernel $(BIN)/python -m pytest $(ENCODER_TESTS) || exit 1; done
+	RUNOFF_KERNEL=avx512vnni PYTHONPATH=$(EMULATED) $(BIN)/python -m pytest $(ENCODER_TESTS)
+	PYTHONPATH=$(EMULATED) $(BIN)/python -m pytest tests/test_native*.py
+
+# The C code with every access and operation checked, then with every race between threads. The AVX-512 kernel is the
+# emulated one: what inline assembly reads, no sanitizer sees. ThreadSanitizer cannot follow a fork of many threads.
+NATIVE := $(addprefix src/_native/,encoder.c kernel_avx2.c kernel_portable.c pack.c pool.c) tests/native/kernel_emulated.c
+SANITIZE := $(CC) -g -O1 -fno-omit-frame-pointer -ffp-contract=off -fno-sanitize-recover=all -Isrc/_native
+sanitize:
+	mkdir -p build
+	$(SANITIZE) -fsanitize=address,undefined tests/native/driver.c $(NATIVE) -o build/driver-address -pthread -lm
+	build/driver-address $(ROUNDS) 4
+	$(SANITIZE) -fsanitize=thread tests/native/driver.c $(NATIVE) -o build/driver-thread -pthread -lm
+	build/driver-thread $(ROUNDS) 0
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
