@@ -23,8 +23,14 @@ typedef struct {
 #define __m512 floats16
 #define __m512i ints16
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ONCE static __attribute__((noinline, unused)) /* inlined, checks of every lane take minutes to compile */
+#else
+#define ONCE static inline
+#endif
+
 #define EMULATED(type, name, arguments, expression) \
-    static inline type emulated_##name arguments \
+    ONCE type emulated_##name arguments \
     { \
         type y; \
         for (int i = 0; i < (int)(sizeof y.lane / sizeof *y.lane); i++) \
@@ -32,16 +38,16 @@ typedef struct {
         return y; \
     }
 #define LOADED(type, name) \
-    static inline type emulated_##name(const void *p) \
+    ONCE type emulated_##name(const void *p) \
     { \
         type y; \
         memcpy(&y, p, sizeof y); \
         return y; \
     }
 #define STORED(type, name) \
-    static inline void emulated_##name(void *p, type x) { memcpy(p, &x, sizeof x); }
+    ONCE void emulated_##name(void *p, type x) { memcpy(p, &x, sizeof x); }
 #define REDUCED(type, scalar, name, expression) \
-    static inline scalar emulated_##name(type x) \
+    ONCE scalar emulated_##name(type x) \
     { \
         for (int half = 8; half; half /= 2) \
             for (int i = 0; i < half; i++) { \
@@ -51,7 +57,7 @@ typedef struct {
         return x.lane[0]; \
     }
 #define RECAST(to, from, name) \
-    static inline to emulated_##name(from x) \
+    ONCE to emulated_##name(from x) \
     { \
         to y; \
         memcpy(&y, &x, sizeof y); \
@@ -94,7 +100,7 @@ REDUCED(floats16, float, reduce_max_ps, a > b ? a : b)
 REDUCED(floats16, float, reduce_min_ps, a < b ? a : b)
 REDUCED(ints16, int32_t, reduce_add_epi32, a + b)
 
-static inline floats16 emulated_or_ps(floats16 a, floats16 b)
+ONCE floats16 emulated_or_ps(floats16 a, floats16 b)
 {
     return emulated_castsi512_ps(emulated_or_si512(emulated_castps_si512(a), emulated_castps_si512(b)));
 }
@@ -107,7 +113,7 @@ EMULATED(floats16, reduce_ps, (floats16 a, int control),
 EMULATED(floats16, scalef_ps, (floats16 a, floats16 b),
          ldexpf(a.lane[i], (int)floorf(b.lane[i] < -400.0f ? -400.0f : b.lane[i] > 400.0f ? 400.0f : b.lane[i])))
 
-static inline int32_t emulated_bytes_dot(int32_t sum, int32_t a, int32_t b)
+ONCE int32_t emulated_bytes_dot(int32_t sum, int32_t a, int32_t b)
 {
     for (int k = 0; k < 4; k++)
         sum += (uint8_t)(a >> 8 * k) * (int8_t)(b >> 8 * k);
@@ -117,7 +123,7 @@ EMULATED(ints16, dpbusd_epi32, (ints16 sum, ints16 a, ints16 b), emulated_bytes_
 EMULATED(ints16, dpwssd_epi32, (ints16 sum, ints16 a, ints16 b),
          sum.lane[i] + (int16_t)a.lane[i] * (int16_t)b.lane[i] + (a.lane[i] >> 16) * (b.lane[i] >> 16))
 
-static inline ints16 emulated_mask_mov_epi16(ints16 otherwise, uint32_t mask, ints16 x)
+ONCE ints16 emulated_mask_mov_epi16(ints16 otherwise, uint32_t mask, ints16 x)
 {
     for (int i = 0; i < 32; i++)
         if (mask >> i & 1)
@@ -125,7 +131,7 @@ static inline ints16 emulated_mask_mov_epi16(ints16 otherwise, uint32_t mask, in
     return otherwise;
 }
 
-static inline ints16 emulated_cvtepu8_epi32(__m128i x)
+ONCE ints16 emulated_cvtepu8_epi32(__m128i x)
 {
     uint8_t bytes[16];
     ints16 y;
@@ -135,7 +141,7 @@ static inline ints16 emulated_cvtepu8_epi32(__m128i x)
     return y;
 }
 
-static inline __m128i emulated_cvtepi32_epi8(ints16 x)
+ONCE __m128i emulated_cvtepi32_epi8(ints16 x)
 {
     uint8_t bytes[16];
     for (int i = 0; i < 16; i++)
