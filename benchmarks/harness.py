@@ -42,8 +42,7 @@ def workloads(path: Path) -> dict[str, tuple[str, list[str]]]:
     The words of consecutive documents run together, so that passages of any length are real text.
     """
     rng = np.random.default_rng(SEED)
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        words = " ".join(json.loads(line)["text"] for line in file).split()
+    words = _words(path)
     mix = [HEADLINE_WORDS] * 5 + rng.integers(SHORTEST, LONGEST + 1, size=15).tolist()
     lengths = {"p60": [60] * 20, "mix": mix, "p200": [200] * 20}
 
@@ -52,6 +51,20 @@ def workloads(path: Path) -> dict[str, tuple[str, list[str]]]:
         return " ".join(words[start : start + length])
 
     return {name: (passage(9), [passage(length) for length in sizes]) for name, sizes in lengths.items()}
+
+
+def passages(path: Path, count: int, seed: int) -> list[str]:
+    """Passages of SHORTEST to LONGEST words, cut from the same texts."""
+    rng = np.random.default_rng(seed)
+    words = _words(path)
+    lengths = rng.integers(SHORTEST, LONGEST + 1, size=count).tolist()
+    starts = rng.integers(0, len(words) - LONGEST, size=count).tolist()
+    return [" ".join(words[start : start + length]) for start, length in zip(starts, lengths, strict=True)]
+
+
+def _words(path: Path) -> list[str]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return " ".join(json.loads(line)["text"] for line in file).split()
 
 
 def alternate(contenders: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, dict[str, float]]:
