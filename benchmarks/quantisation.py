@@ -1,42 +1,104 @@
-"""What 8-bit weights cost: the first stage's top 20 of labelled queries, reranked by the int8 and the fp32 artifact.
+"""What 8 bits cost: logits and vectors of both int8 backends against the same weights in fp32.
 
-Make the fp32 artifact first (extra `export`; see docs/models.md), then:
+The first stage's top 20 of labelled queries are reranked in fp32 (onnxruntime on fp32 artifacts, whose distance from
+torch on the golden inputs is reported), by the native encoder and by onnxruntime int8. fp32 takes long, so its logits
+are kept in `--cache` query by query, with the candidates; a run that was stopped goes on where it was.
 
-    python benchmarks/quantisation.py --collection DIR --fp32 FOLDER --json benchmarks/results/quantisation.json
+Make the fp32 artifacts first (extra `export`, `--precision fp32`; see docs/models.md), FOLDER holding both. Then:
+
+    python benchmarks/quantisation.py --collections DIR --fp32 FOLDER --cache FOLDER --json benchmarks/results/quantisation.json
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import numpy as np
 
 import collection as collections
 import harness
-from runoff import models
+from runoff import backends, models
+from runoff.artifact import Artifact
 from runoff.encoder import BiEncoder
 from runoff.evaluate import ndcg
 from runoff.reranker import CrossEncoder
 
+# Collections and how many of their queries; None for all.
+QUERIES = {"fiqa_test": None, "nq_passages": 300, "scifact": None}
+BACKENDS = ("native", "onnxruntime")
+DEPTH, CHUNKS = 20, 1000
+
 
 def main() -> None:
     options = _parser().parse_args()
-    data = collections.load(options.collection)
-    queries = data.sample(options.queries, seed=harness.SEED)
-    candidates = collections.candidates(data, queries, BiEncoder.load(threads=options.threads), depth=20)
-    int8 = CrossEncoder.load(threads=options.threads, backend=options.backend)
-    fp32 = CrossEncoder.load(models.find(options.fp32), threads=options.threads, backend="onnxruntime")
-    scored = {
-        name: [collections.logits(model, data, query, candidates[query]) for query in queries]
-        for name, model in (("int8", int8), ("fp32", fp32))
+    fp32 = {name: models.find(options.fp32 / name) for name in (models.DEFAULT_BI_ENCODER, models.DEFAULT_CROSS_ENCODER)}
+    results: dict[str, Any] = {"torch": {name: _golden_error(artifact) for name, artifact in fp32.items()}}
+    results["vectors"] = _vectors(options, fp32[models.DEFAULT_BI_ENCODER])
+    for name in options.only or QUERIES:
+        results[name] = _logits(name, options, fp32[models.DEFAULT_CROSS_ENCODER])
+    harness.finish("quantisation", results, {"depth": DEPTH, "chunks": CHUNKS}, options.json)
+
+
+def _golden_error(artifact: Artifact) -> float:
+    """Largest distance of onnxruntime fp32 from torch fp32 on the artifact's golden inputs."""
+    backend = backends.OnnxRuntimeBackend.load(artifact)
+    tokenizer = BiEncoder.load().tokenizer
+    everything = range(len(artifact.golden.inputs))
+    return float(artifact.golden.worst(backends.golden_outputs(artifact, backend, everything, tokenizer)))
+
+
+def _vectors(options: argparse.Namespace, fp32: Artifact) -> dict[str, Any]:
+    """Cosines of int8 vectors to fp32 vectors of the same chunks."""
+    texts = harness.passages(options.collections / "nq_passages" / "corpus.jsonl.gz", CHUNKS, harness.SEED)
+    exact = BiEncoder.load(fp32, backend="onnxruntime", threads=options.threads).encode(texts)
+    cosines = {
+        name: np.sum(exact * BiEncoder.load(backend=name, threads=options.threads).encode(texts), axis=1)
+        for name in BACKENDS
     }
-    results = {name: {"ndcg@10": _quality(data, queries, candidates, rows)} for name, rows in scored.items()}
-    results["first stage"] = {"ndcg@10": mean(ndcg(candidates[q], data.relevant[q], 10) for q in queries)}
-    results["difference"] = _differences(scored["int8"], scored["fp32"])
-    settings = {"collection": options.collection.name, "queries": len(queries), "depth": 20, "backend": int8.backend}
-    harness.finish("quantisation", results, settings, options.json)
+    return {name: {"lowest": float(row.min()), "mean": float(row.mean())} for name, row in cosines.items()}
+
+
+def _logits(name: str, options: argparse.Namespace, fp32: Artifact) -> dict[str, Any]:
+    data = collections.load(options.collections / name)
+    queries = data.sample(QUERIES[name] or len(data.queries), seed=harness.SEED)
+    known = _fp32(data, queries, options.cache / f"{name}.jsonl", fp32, options.threads)
+    candidates = {query: known[query]["documents"] for query in queries}
+    scored = {"fp32": [np.array(known[query]["logits"], np.float32) for query in queries]}
+    for backend in BACKENDS:
+        model = CrossEncoder.load(threads=options.threads, backend=backend)
+        scored[backend] = [collections.logits(model, data, query, candidates[query]) for query in queries]
+    return {
+        "queries": len(queries),
+        "first stage": mean(ndcg(candidates[q], data.relevant[q], 10) for q in queries),
+        "ndcg@10": {backend: _quality(data, queries, candidates, rows) for backend, rows in scored.items()},
+        **{backend: _differences(scored[backend], scored["fp32"]) for backend in BACKENDS},
+    }
+
+
+def _fp32(data: collections.Collection, queries: list[str], cache: Path, fp32: Artifact, threads: int) -> dict[str, Any]:
+    """Candidates and their fp32 logits by query: what the cache has, and the rest added to it."""
+    known = {record["query"]: record for record in _lines(cache)}
+    missing = [query for query in queries if query not in known]
+    if not missing:
+        return known
+    candidates = collections.candidates(data, missing, BiEncoder.load(threads=threads), DEPTH)
+    model = CrossEncoder.load(fp32, threads=threads, backend="onnxruntime")
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    with cache.open("a", encoding="utf-8") as file:
+        for query in missing:
+            logits = collections.logits(model, data, query, candidates[query])
+            known[query] = {"query": query, "documents": candidates[query], "logits": logits.tolist()}
+            print(json.dumps(known[query]), file=file, flush=True)
+    return known
+
+
+def _lines(path: Path) -> Iterable[dict[str, Any]]:
+    return map(json.loads, path.read_text(encoding="utf-8").splitlines()) if path.exists() else ()
 
 
 def _quality(data, queries, candidates, rows) -> float:
@@ -62,10 +124,10 @@ def _top(logits: np.ndarray) -> list[int]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = harness.parser(__doc__)
-    parser.add_argument("--collection", type=Path, required=True)
+    parser.add_argument("--collections", type=Path, required=True, help="folder of labelled collections")
     parser.add_argument("--fp32", type=Path, required=True)
-    parser.add_argument("--queries", type=int, default=200)
-    parser.add_argument("--backend", default="auto")
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--only", action="append", choices=list(QUERIES), help="a collection; all of them by default")
     return parser
 
 

@@ -60,10 +60,11 @@ cdef extern from "model.h" nogil:
         void mean(const float *, int, int, int, float *)
 
 cdef extern from "pack.h" nogil:
-    model *model_new(int layers, int heads, int hidden, int intermediate)
+    model *model_new(const kernel *, int layers, int heads, int hidden, int intermediate)
     void model_free(model *)
-    void linear_open(model *, linear *, int inputs, int out)
-    void linear_fill(linear *, int panel, const int8_t *, int width, int column, const float *scale, const float *bias)
+    int linear_open(model *, linear *, int inputs, int out)
+    int linear_fill(model *, linear *, int panel, const int8_t *, int width, int column, const float *scale,
+                    const float *bias)
     float *floats_copy(const float *, int count)
 
 cdef extern from "encoder.h" nogil:
@@ -102,7 +103,7 @@ cdef class Encoder:
     def __cinit__(self, str kernel, int layers, int heads, int hidden, int intermediate, float epsilon, bint normalize):
         cdef bytes name = kernel.encode()
         self.kernel = encoder_kernel(name)
-        self.model = model_new(layers, heads, hidden, intermediate)
+        self.model = model_new(self.kernel, layers, heads, hidden, intermediate)
         self.kept = []
         if self.model == NULL:
             raise MemoryError
@@ -131,7 +132,8 @@ cdef class Encoder:
         """Pack a linear layer from (int8 [in, out], scales [out], bias [out] or None) parts: three for `qkv`, else one."""
         cdef linear *to = self._linear(index, which)
         cdef int i, count = len(parts)
-        linear_open(self.model, to, parts[0][0].shape[0], count * parts[0][0].shape[1])
+        if linear_open(self.model, to, parts[0][0].shape[0], count * parts[0][0].shape[1]):
+            raise MemoryError
         for i in range(count):
             self._fill(to, i, count, parts[i])
 
@@ -151,8 +153,9 @@ cdef class Encoder:
         cdef const float[::1] shift = tensors[2]
         cdef int panel, width = matrix.shape[1]
         for panel in range(width // PANEL):
-            linear_fill(to, panel * parts + part, &matrix[0, 0], width, panel * PANEL, &scale[0],
-                        &shift[0] if shift is not None else NULL)
+            if linear_fill(self.model, to, panel * parts + part, &matrix[0, 0], width, panel * PANEL, &scale[0],
+                           &shift[0] if shift is not None else NULL):
+                raise MemoryError
 
     def set_norm(self, int index, str which, const float[::1] gain, const float[::1] shift):
         """Copy a layer norm: `embedding`, `attention` or `output`."""

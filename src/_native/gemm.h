@@ -1,7 +1,7 @@
 /* Products of byte rows with packed weights, and what follows while a tile is in cache.
  *
- * A tile is up to TILE_ROWS rows by two vectors of columns, its sums held in named registers (an array would be spilled
- * by gcc). Integers are exact, so a row's result does not depend on its tile. An epilogue then turns TILE_ROWS x PANEL
+ * TILES (tiles_dense.h or tiles_grouped.h, as the lanes have it) packs panels and multiplies a tile: up to TILE_ROWS rows
+ * by PANEL columns. Integers are exact, so a row's result does not depend on its tile. An epilogue then turns the tile's
  * integers into floats, row by row, always with the same operations.
  */
 
@@ -22,55 +22,7 @@
 #define ROWS_15(X) ROWS_14(X) X(14)
 #define ROWS_16(X) ROWS_15(X) X(15)
 
-#define TILE_ZERO(r) vi left##r = vi_set(0), right##r = vi_set(0);
-#define TILE_STEP(r) \
-    { \
-        bytes_u x = bytes_u_same(a + r * stride + k); \
-        left##r = dot4(left##r, x, w0); \
-        right##r = dot4(right##r, x, w1); \
-    }
-#define TILE_STORE(r) \
-    vi_store(sums + r * PANEL, left##r); \
-    vi_store(sums + r * PANEL + LANES, right##r);
-#define TILE(ROWS) \
-    static void tile_##ROWS(const uint8_t *a, ptrdiff_t stride, const int8_t *w, int depth, int32_t *sums) \
-    { \
-        ROWS_##ROWS(TILE_ZERO) \
-        for (ptrdiff_t k = 0; k < depth; k += 4, w += 4 * PANEL) { \
-            bytes_s w0 = bytes_s_load(w), w1 = bytes_s_load(w + 4 * LANES); \
-            ROWS_##ROWS(TILE_STEP) \
-        } \
-        ROWS_##ROWS(TILE_STORE) \
-    }
-
-typedef void tile_function(const uint8_t *, ptrdiff_t, const int8_t *, int, int32_t *);
-
-TILE(1)
-TILE(2)
-#if TILE_ROWS > 2
-TILE(3)
-TILE(4)
-#endif
-#if TILE_ROWS > 4
-TILE(5)
-TILE(6)
-TILE(7)
-TILE(8)
-TILE(9)
-TILE(10)
-TILE(11)
-TILE(12)
-#endif
-
-static tile_function *const tiles[TILE_ROWS + 1] = {
-    NULL, tile_1, tile_2,
-#if TILE_ROWS > 2
-    tile_3, tile_4,
-#endif
-#if TILE_ROWS > 4
-    tile_5, tile_6, tile_7, tile_8, tile_9, tile_10, tile_11, tile_12,
-#endif
-};
+#include TILES
 
 /* A walk over the rows of one panel, tile by tile, with the sums of the current one. */
 struct tile {
@@ -82,27 +34,25 @@ struct tile {
 };
 
 /* Weights come from memory once for each group of rows: while a panel is used, the next one is fetched, a share a tile. */
-static inline void fetch_ahead(const int8_t *panel, size_t size, const struct tile *tile)
+static inline void fetch_ahead(const struct tile *tile)
 {
-    size_t from = size * tile->row / tile->end / 64 * 64, to = size * (tile->row + tile->rows) / tile->end;
+    const struct panel *next = tile->linear->panels + tile->panel + 1;
+    size_t from = next->bytes * tile->row / tile->end / 64 * 64, to = next->bytes * (tile->row + tile->rows) / tile->end;
     for (; from < to; from += 64)
-        __builtin_prefetch(panel + size + from);
+        __builtin_prefetch(next->packed + from);
 }
 
 /* Multiplies the next tile; 0 when there is none. The rows left are split evenly, so that no tile is small. */
 static inline int next_tile(struct tile *tile)
 {
     const struct linear *linear = tile->linear;
-    const int8_t *w = linear->weights + (size_t)tile->panel * PANEL * linear->in;
     tile->row += tile->rows;
     int rest = tile->end - tile->row, count = (rest + TILE_ROWS - 1) / TILE_ROWS;
     if (rest == 0)
         return 0;
     tile->rows = (rest + count - 1) / count;
-    fetch_ahead(w, (size_t)PANEL * linear->in, tile);
-    for (int column = 0; column < PANEL; column += 2 * LANES)
-        tiles[tile->rows](tile->from.values + (size_t)tile->row * linear->in, linear->in, w + 4 * column, linear->in,
-                          tile->sums + column);
+    fetch_ahead(tile);
+    multiply(linear->panels[tile->panel].packed, tile->from.values + (size_t)tile->row * linear->in, linear->in, tile->rows, tile->sums);
     return 1;
 }
 

@@ -4,6 +4,6 @@
 #include "attention.h"
 
 const struct kernel KERNEL = {
-    KERNEL_NAME, supported, products, quantise, embed, normalise, linear_plain, linear_add, linear_gelu,
+    KERNEL_NAME, supported, pack_panel, products, quantise, embed, normalise, linear_plain, linear_add, linear_gelu,
     project_query, project_key, project_value, attend, mean,
 };

@@ -1,6 +1,7 @@
 /* The kernel for AVX2 and FMA (Intel since Haswell, AMD since Zen). */
 #if defined(__x86_64__)
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "approximations.h"

@@ -1,6 +1,7 @@
 /* The kernel for AVX-512 with VNNI (Intel since Cascade Lake, AMD since Zen 4). */
 #if defined(__x86_64__)
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "approximations.h"

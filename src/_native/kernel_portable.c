@@ -1,5 +1,6 @@
 /* The kernel for any machine: the same code on plain C lanes. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "approximations.h"

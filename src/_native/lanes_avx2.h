@@ -5,7 +5,8 @@
 #include <stdint.h>
 
 #define LANES 8
-#define TILE_ROWS 4 /* 4 rows x 2 vectors of accumulators + 4 halves of weights + 2 of an activation, of 16 registers */
+#define TILE_ROWS 6 /* 6 rows x 2 vectors of sums + 2 of weights + 1 activation + 1 product: all of 16 registers */
+#define TILES "tiles_grouped.h"
 #define MIX_COLUMNS 8
 
 typedef __m256 vf;

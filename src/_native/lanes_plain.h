@@ -5,6 +5,7 @@
 
 #define LANES 4
 #define TILE_ROWS 2
+#define TILES "tiles_dense.h"
 #define MIX_COLUMNS 4
 
 typedef struct {

@@ -15,10 +15,16 @@ struct bytes {
     int32_t *zero;   /* [rows] */
 };
 
-/* Fully connected layer, weights packed as [out / 32][in / 4][32][4]. A weight stands for w * scale[column]. */
+/* PANEL columns of a matrix, packed as the kernel wants them. */
+struct panel {
+    const int8_t *packed;
+    size_t bytes;
+};
+
+/* Fully connected layer. A weight stands for w * scale[column]. */
 struct linear {
     int in, out;
-    int8_t *weights;
+    struct panel *panels; /* [out / PANEL + 1], the last one empty */
     float *scale; /* [out] */
     float *bias;  /* [out] */
     float *sums;  /* [out]: sum of each column times its scale, for the zero points of the activations */
@@ -51,8 +57,8 @@ struct layer {
 };
 
 struct model {
-    struct arena weights; /* of all linear layers, one after the other in the order of their use */
-    struct arena numbers; /* scales, biases and sums of the same */
+    const struct kernel *kernel; /* that the weights are packed for */
+    struct block *blocks;        /* memory of the linear layers, in the order in which they were packed */
     int layers, heads, hidden, intermediate, vocabulary, positions;
     float epsilon;
     struct table words, places;
@@ -80,6 +86,9 @@ struct head {
 struct kernel {
     const char *name;
     int (*supported)(void);
+    /* Packs PANEL columns of a matrix [in][width], from `column` on, to 64-byte aligned memory of PACKED_MOST(in) bytes;
+     * returns the bytes used, or 0 when there is no memory. */
+    size_t (*pack_panel)(const int8_t *matrix, int in, int width, int column, int8_t *to);
     /* int32 products of bytes and weights [rows][out], zero points not taken off: for tests */
     void (*products)(const struct linear *, const uint8_t *, int rows, int32_t *out);
     void (*quantise)(const float *x, int rows, int width, struct bytes to);
@@ -100,6 +109,9 @@ extern const struct kernel kernel_portable;
 #if defined(__x86_64__)
 extern const struct kernel kernel_avx2, kernel_avx512vnni;
 #endif
+
+/* Most bytes of a packed panel: 16 bits a weight, two places a quad of inputs and their heads (tiles_grouped.h). */
+#define PACKED_MOST(in) (2 * (size_t)(in) * PANEL + 4 * (size_t)(in) + 512)
 
 /* Scratch bytes of attend. */
 #define ATTEND_SCRATCH (MAX_TOKENS * 64 + MAX_TOKENS * 32 + MAX_TOKENS * HEAD * 2 + HEAD * 64 * 2 + 4096)
