@@ -1,6 +1,6 @@
 /* Attention of one head over one sequence.
  *
- * A lane is a query: LANES queries go through scores, softmax and mixing together, and no step crosses lanes. Scores are
+ * A lane is a query: QUERIES of them go through scores, softmax and mixing together, and no step crosses lanes. Scores are
  * exact products of bytes; probabilities keep 12 bits and values 11 (mixing 8-bit probabilities drops the many small
  * ones and shifted logits by 0.04), and 512 * 4095 * 1023 still fits in 31 bits. The key's bias is left out: it adds the same
  * amount to all scores of a query, which softmax does not see.
@@ -83,67 +83,61 @@ static void pack_values(const struct head *head, int32_t *pairs, float *scale)
     }
 }
 
-/* LANES queries, transposed so that a lane holds four bytes of its query: [HEAD / 4][LANES][4]. */
-static void turn_queries(const uint8_t *query, int count, int32_t *to)
-{
-    for (int lane = 0; lane < count; lane++)
-        for (int k = 0; k < HEAD / 4; k++)
-            memcpy(to + k * LANES + lane, query + lane * HEAD + 4 * k, 4);
-}
+/* Inlined together, these loops would crowd each other out of the registers. */
+#define OWN_REGISTERS __attribute__((noinline))
 
-/* Scores as exponents of two, [keys][LANES]; returns each lane's largest. */
-static vf score_keys(const struct head *head, const int32_t *query, vf scale, float *scores)
-{
-    vf most = vf_set(-3e38f);
-    bytes_u q0 = bytes_u_load(query), q1 = bytes_u_load(query + LANES);
-    bytes_u q2 = bytes_u_load(query + 2 * LANES), q3 = bytes_u_load(query + 3 * LANES);
-    bytes_u q4 = bytes_u_load(query + 4 * LANES), q5 = bytes_u_load(query + 5 * LANES);
-    bytes_u q6 = bytes_u_load(query + 6 * LANES), q7 = bytes_u_load(query + 7 * LANES);
-    for (int j = 0; j < head->keys; j++) {
-        const int8_t *key = head->key + j * HEAD;
-        vi a = dot4_same(vi_set(head->key_start[j]), q0, key);
-        vi b = dot4_same(vi_set(0), q1, key + 4);
-        a = dot4_same(a, q2, key + 8);
-        b = dot4_same(b, q3, key + 12);
-        a = dot4_same(a, q4, key + 16);
-        b = dot4_same(b, q5, key + 20);
-        a = dot4_same(a, q6, key + 24);
-        b = dot4_same(b, q7, key + 28);
-        vf score = vf_mul(vf_from(vi_add(a, b)), vf_mul(scale, vf_set(head->key_scale[j])));
-        vf_store(scores + j * LANES, score);
-        most = vf_max(most, score);
-    }
-    return most;
-}
+#define QUERIES (QUERY_VECTORS * LANES) /* that are worked on together */
+#include SCORES
 
-/* Softmax without its division: integers of at most PROBABILITY_MAX in pairs of keys, [pairs][LANES][2]. */
-static void weigh_keys(const float *scores, int keys, vf most, int32_t *weights)
+/* Softmax without its division: integers of at most PROBABILITY_MAX in pairs of keys, [pairs][QUERIES][2]. */
+static OWN_REGISTERS void weigh_keys(const float *scores, int keys, const vf most[QUERY_VECTORS], int32_t *weights)
 {
-    vf shift = vf_sub(most, vf_set(LOG2_PROBABILITY_MAX));
-    int j = 0;
-    for (; j + 1 < keys; j += 2) {
-        vi low = vi_round(vf_exp2(vf_sub(vf_load(scores + j * LANES), shift)));
-        vi high = vi_round(vf_exp2(vf_sub(vf_load(scores + (j + 1) * LANES), shift)));
-        vi_store(weights + j / 2 * LANES, vi_pair(low, high));
+    for (int v = 0; v < QUERY_VECTORS; v++, scores += LANES, weights += LANES) {
+        vf shift = vf_sub(most[v], vf_set(LOG2_PROBABILITY_MAX));
+        int j = 0;
+        for (; j + 1 < keys; j += 2) {
+            vi low = vi_round(vf_exp2(vf_sub(vf_load(scores + j * QUERIES), shift)));
+            vi high = vi_round(vf_exp2(vf_sub(vf_load(scores + (j + 1) * QUERIES), shift)));
+            vi_store(weights + j / 2 * QUERIES, vi_pair(low, high));
+        }
+        if (j < keys)
+            vi_store(weights + j / 2 * QUERIES, vi_round(vf_exp2(vf_sub(vf_load(scores + j * QUERIES), shift))));
     }
-    if (j < keys)
-        vi_store(weights + j / 2 * LANES, vi_round(vf_exp2(vf_sub(vf_load(scores + j * LANES), shift))));
 }
 
 #define MIX_ZERO(d) vi sum##d = vi_set(0);
 #define MIX_STEP(d) sum##d = dot2_same(sum##d, p, value + d);
-#define MIX_STORE(d) vf_store(out + d * LANES, vf_mul(vf_from(sum##d), vf_mul(inverse, vf_set(scale[d]))));
+#define MIX_STORE(d) vf_store(out + d * QUERIES, vf_mul(vf_from(sum##d), vf_mul(inverse[0], vf_set(scale[d]))));
+#define MIX_ZERO_NEXT(d) vi next##d = vi_set(0);
+#define MIX_STEP_BOTH(d) \
+    { \
+        vi same = vi_set(value[d]); \
+        sum##d = dot2(sum##d, p, same); \
+        next##d = dot2(next##d, q, same); \
+    }
+#define MIX_STORE_NEXT(d) \
+    vf_store(out + d * QUERIES + LANES, vf_mul(vf_from(next##d), vf_mul(inverse[1], vf_set(scale[d]))));
 #define MIX_EACH_(N, X) ROWS_##N(X)
 #define MIX_EACH(N, X) MIX_EACH_(N, X)
 
-/* MIX_COLUMNS dimensions of LANES mixed values, [dimension][LANES]. */
-static void mix(const int32_t *weights, const int32_t *value, int pairs, vf inverse, const float *scale, float *out)
+/* MIX_COLUMNS dimensions of QUERIES mixed values, [dimension][QUERIES]. */
+static OWN_REGISTERS void mix(const int32_t *weights, const int32_t *value, int pairs, const vf inverse[QUERY_VECTORS], const float *scale,
+                float *out)
 {
     MIX_EACH(MIX_COLUMNS, MIX_ZERO)
-    for (int j = 0; j < pairs; j++, weights += LANES, value += HEAD) {
+#if QUERY_VECTORS == 1
+    for (int j = 0; j < pairs; j++, weights += QUERIES, value += HEAD) {
         vi p = vi_load(weights);
         MIX_EACH(MIX_COLUMNS, MIX_STEP)
     }
+#else
+    MIX_EACH(MIX_COLUMNS, MIX_ZERO_NEXT)
+    for (int j = 0; j < pairs; j++, weights += QUERIES, value += HEAD) {
+        vi p = vi_load(weights), q = vi_load(weights + LANES);
+        MIX_EACH(MIX_COLUMNS, MIX_STEP_BOTH)
+    }
+    MIX_EACH(MIX_COLUMNS, MIX_STORE_NEXT)
+#endif
     MIX_EACH(MIX_COLUMNS, MIX_STORE)
 }
 
@@ -152,17 +146,17 @@ static vf inverse_of_sum(const int32_t *weights, int pairs)
     vi sum = vi_set(0);
     const int32_t ones = 0x00010001;
     for (int j = 0; j < pairs; j++)
-        sum = dot2_same(sum, vi_load(weights + j * LANES), &ones);
+        sum = dot2_same(sum, vi_load(weights + j * QUERIES), &ones);
     return vf_div(vf_set(1.0f), vf_from(sum));
 }
 
-/* [HEAD][LANES] to rows of HEAD numbers. */
+/* [HEAD][QUERIES] to rows of HEAD numbers. */
 static void turn_back(const float *mixed, int count, float *out, int stride)
 {
     for (int c = 0; c < HEAD; c += LANES) {
         vf block[LANES];
         for (int i = 0; i < LANES; i++)
-            block[i] = vf_load(mixed + (c + i) * LANES);
+            block[i] = vf_load(mixed + (c + i) * QUERIES);
         vf_transpose(block);
         for (int i = 0; i < LANES; i++)
             if (i < count)
@@ -172,24 +166,29 @@ static void turn_back(const float *mixed, int count, float *out, int stride)
 
 static void attend(const struct head *head, float *out, int stride, void *scratch)
 {
-    float *scores = scratch; /* [keys][LANES] */
-    int32_t *weights = (int32_t *)(scores + MAX_TOKENS * LANES);
-    int32_t *values = weights + MAX_TOKENS / 2 * LANES;
-    float *value_scale = (float *)(values + MAX_TOKENS / 2 * HEAD), *mixed = value_scale + HEAD;
-    int32_t *query = (int32_t *)(mixed + HEAD * LANES);
-    float *query_scale = (float *)(query + HEAD / 4 * LANES);
+    float *scores = scratch; /* [keys][QUERIES] */
+    int32_t *weights = (int32_t *)(scores + MAX_TOKENS * QUERIES);
+    int32_t *values = weights + MAX_TOKENS / 2 * QUERIES;
+    int32_t *keys = values + MAX_TOKENS / 2 * HEAD;
+    float *value_scale = (float *)(keys + KEY_NUMBERS * MAX_TOKENS), *mixed = value_scale + HEAD;
+    int32_t *query = (int32_t *)(mixed + HEAD * QUERIES);
+    float *query_scale = (float *)(query + QUERY_NUMBERS * QUERIES);
     int pairs = (head->keys + 1) / 2;
     pack_values(head, values, value_scale);
-    for (int first = 0; first < head->queries; first += LANES) {
-        int count = head->queries - first < LANES ? head->queries - first : LANES;
-        memset(query, 0, sizeof(int32_t) * (HEAD / 4 + 1) * LANES);
+    turn_keys(head, keys);
+    for (int first = 0; first < head->queries; first += QUERIES) {
+        int count = head->queries - first < QUERIES ? head->queries - first : QUERIES;
+        vf most[QUERY_VECTORS], inverse[QUERY_VECTORS];
+        memset(query, 0, sizeof(int32_t) * (QUERY_NUMBERS + 1) * QUERIES);
         turn_queries(head->query + first * HEAD, count, query);
         memcpy(query_scale, head->query_scale + first, sizeof(float) * count);
-        vf most = score_keys(head, query, vf_load(query_scale), scores);
+        score_keys(head, keys, query, query_scale, scores, most);
         weigh_keys(scores, head->keys, most, weights);
-        vf inverse = inverse_of_sum(weights, pairs);
+        for (int v = 0; v < QUERY_VECTORS; v++)
+            inverse[v] = inverse_of_sum(weights + v * LANES, pairs);
         for (int c = 0; c < HEAD; c += MIX_COLUMNS)
-            mix(weights, values + c, pairs, inverse, value_scale + c, mixed + c * LANES);
-        turn_back(mixed, count, out + (size_t)first * stride, stride);
+            mix(weights, values + c, pairs, inverse, value_scale + c, mixed + c * QUERIES);
+        for (int v = 0; v * LANES < count; v++)
+            turn_back(mixed + v * LANES, count - v * LANES, out + (size_t)(first + v * LANES) * stride, stride);
     }
 }

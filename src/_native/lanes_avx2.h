@@ -7,7 +7,9 @@
 #define LANES 8
 #define TILE_ROWS 6 /* 6 rows x 2 vectors of sums + 2 of weights + 1 activation + 1 product: all of 16 registers */
 #define TILES "tiles_grouped.h"
-#define MIX_COLUMNS 8
+#define SCORES "scores_pairs.h"
+#define QUERY_VECTORS 2
+#define MIX_COLUMNS 4 /* by two vectors of queries: 8 sums */
 
 typedef __m256 vf;
 typedef __m256i vi;
@@ -99,6 +101,14 @@ static inline vi dot4(vi sum, bytes_u a, bytes_s b)
 static inline vi dot4_same(vi sum, bytes_u a, const int8_t *b)
 {
     return dot4(sum, a, split_signed(_mm256_set1_epi32(*(const int32_t *)b)));
+}
+
+/* asm, since gcc would copy each sum after adding to it */
+static inline vi dot2(vi sum, vi a, vi b)
+{
+    vi product;
+    __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sum), "=&x"(product) : "x"(a), "x"(b));
+    return sum;
 }
 
 static inline vi dot2_same(vi sum, vi a, const int32_t *b)

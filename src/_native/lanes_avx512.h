@@ -7,6 +7,8 @@
 #define LANES 16
 #define TILE_ROWS 12 /* 12 rows x 2 vectors of accumulators + 2 of weights + 1 activation = 27 of 32 registers */
 #define TILES "tiles_dense.h"
+#define SCORES "scores_bytes.h"
+#define QUERY_VECTORS 1
 #define MIX_COLUMNS 16 /* accumulators of one pass over probabilities */
 
 typedef __m512 vf;

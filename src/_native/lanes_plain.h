@@ -6,6 +6,8 @@
 #define LANES 4
 #define TILE_ROWS 2
 #define TILES "tiles_dense.h"
+#define SCORES "scores_bytes.h"
+#define QUERY_VECTORS 1
 #define MIX_COLUMNS 4
 
 typedef struct {

@@ -114,6 +114,6 @@ extern const struct kernel kernel_avx2, kernel_avx512vnni;
 #define PACKED_MOST(in) (2 * (size_t)(in) * PANEL + 4 * (size_t)(in) + 512)
 
 /* Scratch bytes of attend. */
-#define ATTEND_SCRATCH (MAX_TOKENS * 64 + MAX_TOKENS * 32 + MAX_TOKENS * HEAD * 2 + HEAD * 64 * 2 + 4096)
+#define ATTEND_SCRATCH (MAX_TOKENS * (64 + 32 + HEAD * 2 + HEAD * 2) + HEAD * 64 * 2 + 4096)
 
 #endif
