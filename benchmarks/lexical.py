@@ -17,7 +17,7 @@ import argparse
 import json
 import os
 import random
-import resource
+import re
 import signal
 import subprocess
 import sys
@@ -144,12 +144,16 @@ def _build(chosen: argparse.Namespace, contender: str, size: int) -> dict[str, f
     index = CONTENDERS[contender](folder)
     started = time.perf_counter()
     index.build(_read(chosen, size))
-    return {"seconds": time.perf_counter() - started, "megabytes": size_of(folder) / 1e6, "peak_mb": _peak()}
+    return {
+        "seconds": time.perf_counter() - started,
+        "cpu_seconds": time.process_time(),
+        "megabytes": size_of(folder) / 1e6,
+        "peak_mb": _peak(),
+    }
 
 
 def _search(chosen: argparse.Namespace, contender: str, size: int) -> dict[str, Any]:
-    some = _some(chosen, size)
-    asked = {count: generated.queries(some, QUERIES, count, harness.SEED) for count in (3, 10)}
+    asked = {count: generated.queries(_some(chosen, size), QUERIES, count, harness.SEED) for count in (3, 10)}
     before = _resident()
     index = CONTENDERS[contender](_folder(chosen, contender, size))
     started = time.perf_counter()
@@ -158,8 +162,11 @@ def _search(chosen: argparse.Namespace, contender: str, size: int) -> dict[str, 
     for count, queries in asked.items():
         for query in queries:
             index.search(query, K)
-        times = [_timed(lambda query=query: index.search(query, K)) for query in queries]
-        figures[f"{count} words"] = {f"p{part}_ms": harness.percentile(times, part) for part in (50, 95)}
+        times, busy = zip(*(_both(lambda query=query: index.search(query, K)) for query in queries), strict=True)
+        figures[f"{count} words"] = {
+            **{f"p{part}_ms": harness.percentile(list(times), part) for part in (50, 95)},
+            **{f"p{part}_cpu_ms": harness.percentile(list(busy), part) for part in (50, 95)},
+        }
     figures["resident_mb"] = _resident() - before
     return figures
 
@@ -286,6 +293,13 @@ def _measures(data: collection.Collection) -> dict[str, float]:
     return {"recall@20": found[R @ 20], "nDCG@10": found[nDCG @ 10]}
 
 
+def _both(run: Callable[[], Any]) -> tuple[float, float]:
+    """Milliseconds by the clock, and of processor time in all threads, which other work on the machine moves less."""
+    started, busy = time.perf_counter(), time.process_time()
+    run()
+    return (time.perf_counter() - started) * 1e3, (time.process_time() - busy) * 1e3
+
+
 def _timed(run: Callable[[], Any]) -> float:
     """Milliseconds."""
     started = time.perf_counter()
@@ -294,7 +308,9 @@ def _timed(run: Callable[[], Any]) -> float:
 
 
 def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    """Megabytes of memory that this process ever had at once (getrusage would count what its parent had)."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s*(\d+)", status)[1]) / 1e3
 
 
 def _resident() -> float:

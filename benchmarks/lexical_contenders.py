@@ -145,7 +145,7 @@ class Tantivy:
 
         schema = tantivy.SchemaBuilder()
         schema.add_text_field("text", tokenizer_name="en_stem", index_option="freq")
-        schema.add_unsigned_field("row", stored=True, indexed=True)
+        schema.add_integer_field("row", stored=True, indexed=True)
         self.tantivy = tantivy
         self.index = tantivy.Index(schema.build(), path=str(folder))
         self.rows = 0
@@ -175,7 +175,7 @@ class Tantivy:
 
     def delete(self, rows: Sequence[int]) -> None:
         for row in rows:
-            self.writer.delete_documents("row", row)
+            self.writer.delete_documents_by_term("row", row)
         self._commit()
 
     def count(self) -> int:
@@ -185,7 +185,7 @@ class Tantivy:
         for text in texts:
             document = self.tantivy.Document()
             document.add_text("text", text)
-            document.add_unsigned("row", self.rows)
+            document.add_integer("row", self.rows)
             writer.add_document(document)
             self.rows += 1
 

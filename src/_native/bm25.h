@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define BM25_BLOCK 8192
+#define BM25_BLOCK 16384
 #define BM25_MOST 255 /* counts of a term in a row stop here */
 
 typedef struct {
