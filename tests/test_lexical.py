@@ -145,6 +145,9 @@ def test_segments_may_begin_anywhere_when_they_merge() -> None:
     parts = [segment(500 + start, texts[start : start + 30]) for start in (0, 30, 60)]
     assert lexical.merge(parts) == lexical.build(500, texts)
     assert lexical.merge([np.frombuffer(lexical.merge(parts[:2]), np.uint8), parts[2]]) == lexical.build(500, texts)
+    kept = np.arange(90) % 3 > 0
+    moved = lexical.merge(parts, kept, first_row=7)
+    assert moved == lexical.build(7, [text for text, stays in zip(texts, kept, strict=True) if stays])
 
 
 def test_unspaced_scripts_and_decomposed_words_are_found() -> None:
