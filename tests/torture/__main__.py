@@ -1,0 +1,31 @@
+"""`python -m torture NAME COUNT`: one promise in a process of its own; prints its figures as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from . import kill
+
+PROMISES = {
+    "kill": kill.moments,
+    "first_save": kill.first_saves,
+    "acknowledged": kill.acknowledged,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=PROMISES)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="runoff-torture-") as folder:
+        figures = PROMISES[options.name](Path(folder), options.count, options.seed)
+    json.dump(figures, sys.stdout)
+
+
+main()
