@@ -117,7 +117,7 @@ def write(folder: Path, manifest: Manifest) -> None:
     """Make ``manifest`` the current generation of ``folder``, durably and in one step.
 
     Raises:
-        StoreError: the disk refused; the previous generation stays.
+        StoreError: the disk refused; the previous generation stays, unless the message says that the new one is there.
     """
     content = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
     content["checksum"] = _checksum(content)
@@ -125,11 +125,18 @@ def write(folder: Path, manifest: Manifest) -> None:
     try:
         with temporary.open("wb") as file:
             file.write(json.dumps(content, indent=1, sort_keys=True).encode())
+            file.flush()
             sync(file.fileno())
         temporary.replace(folder / NAME)
+    except OSError as error:
+        raise unwritten(temporary, error) from error
+    try:
         sync_folder(folder)
     except OSError as error:
-        raise StoreError(f"{temporary}: cannot write the manifest ({error.strerror}); nothing changed") from error
+        raise StoreError(
+            f"{folder}: generation {manifest.generation} is there, but the disk did not confirm that it will last "
+            f"({error.strerror}). Check the disk, then do the same again."
+        ) from error
 
 
 def verify(folder: Path, manifest: Manifest) -> None:
@@ -141,8 +148,23 @@ def verify(folder: Path, manifest: Manifest) -> None:
     # The largest first, so that no thread is left with one of them at the end.
     names = sorted(manifest.files, key=lambda name: (-manifest.files[name].bytes, name))
     with ThreadPoolExecutor(threads.budget(None)) as pool:
-        for check in [pool.submit(_verify_file, folder / name, manifest.files[name]) for name in names]:
+        for check in [pool.submit(verify_file, folder / name, manifest.files[name]) for name in names]:
             check.result()
+
+
+def verify_file(path: Path, state: FileState) -> None:
+    """Check that a file holds the bytes that were committed.
+
+    Raises:
+        StoreDamagedError: it is missing, short or different.
+    """
+    data, crc = map_file(path, state), 0
+    for start in range(0, state.bytes, _BLOCK):
+        crc = checksum(data[start : start + _BLOCK], crc)
+    if crc != state.crc32:
+        raise StoreDamagedError(
+            f"{path}: {state.bytes} bytes with checksum {crc:08x}; expected {state.crc32:08x}. {_WAY_OUT}"
+        )
 
 
 def map_file(path: Path, state: FileState) -> NDArray[np.uint8]:
@@ -154,25 +176,40 @@ def map_file(path: Path, state: FileState) -> NDArray[np.uint8]:
     if not state.bytes:
         return np.empty(0, dtype=np.uint8)
     try:
-        actual = path.stat().st_size
+        with path.open("rb") as file:
+            actual = os.fstat(file.fileno()).st_size
+            if actual < state.bytes:
+                raise StoreDamagedError(f"{path}: holds {actual} bytes; expected {state.bytes}. {_WAY_OUT}")
+            return np.asarray(np.memmap(file, dtype=np.uint8, mode="r", shape=(state.bytes,)))
     except FileNotFoundError:
         raise StoreDamagedError(f"{path}: missing; the manifest lists {state.bytes} bytes. {_WAY_OUT}") from None
-    if actual < state.bytes:
-        raise StoreDamagedError(f"{path}: holds {actual} bytes; expected {state.bytes}. {_WAY_OUT}")
-    return np.asarray(np.memmap(path, dtype=np.uint8, mode="r", shape=(state.bytes,)))
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def append(path: Path, state: FileState, blocks: Iterable[bytes]) -> FileState:
-    """Write blocks behind the first ``state.bytes`` of a file, durably; returns the file's new state."""
-    with path.open("r+b" if path.exists() else "w+b") as file:
-        file.truncate(state.bytes)
-        file.seek(state.bytes)
-        for data in blocks:
-            file.write(data)
-            state = FileState(state.bytes + len(data), checksum(data, state.crc32))
-        file.flush()
-        sync(file.fileno())
+    """Write blocks behind the first ``state.bytes`` of a file, durably; returns the file's new state.
+
+    Raises:
+        StoreError: the disk refused.
+    """
+    try:
+        with path.open("r+b" if path.exists() else "w+b") as file:
+            file.truncate(state.bytes)
+            file.seek(state.bytes)
+            for data in blocks:
+                file.write(data)
+                state = FileState(state.bytes + len(data), checksum(data, state.crc32))
+            file.flush()
+            sync(file.fileno())
+    except OSError as error:
+        raise unwritten(path, error) from error
     return state
+
+
+def unwritten(path: Path, error: OSError) -> StoreError:
+    """What to raise where the disk refused to take a file before a generation was made of it."""
+    return StoreError(f"{path}: cannot be written ({error.strerror}); the store is as it was before")
 
 
 def checksum(data: Any, crc: int = 0) -> int:
@@ -220,13 +257,3 @@ def _parse(path: Path, data: bytes) -> dict[str, Any]:
 def _checksum(content: Mapping[str, Any]) -> str:
     bare = {key: value for key, value in content.items() if key != "checksum"}
     return hashlib.sha256(json.dumps(bare, sort_keys=True).encode()).hexdigest()
-
-
-def _verify_file(path: Path, state: FileState) -> None:
-    data, crc = map_file(path, state), 0
-    for start in range(0, state.bytes, _BLOCK):
-        crc = checksum(data[start : start + _BLOCK], crc)
-    if crc != state.crc32:
-        raise StoreDamagedError(
-            f"{path}: {state.bytes} bytes with checksum {crc:08x}; expected {state.crc32:08x}. {_WAY_OUT}"
-        )
