@@ -12,6 +12,7 @@ from pathlib import Path
 from .errors import StoreError, StoreLockedError
 
 NAME = "lock"
+_LENGTH = 63
 
 
 @contextmanager
@@ -37,9 +38,11 @@ def folder_lock(folder: Path) -> Iterator[None]:
 def _take(descriptor: int, path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        since = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        # Of one length, so that it replaces the last holder's in one step and takes no more room on a full disk.
+        os.pwrite(descriptor, f"pid {os.getpid()} since {since}".encode().ljust(_LENGTH) + b"\n", 0)
     except BlockingIOError:
         holder = os.pread(descriptor, 200, 0).decode("ascii", "replace").strip() or "another process"
         raise StoreLockedError(f"{path.parent}: locked by {holder}. Wait until it has finished, then retry.") from None
-    os.ftruncate(descriptor, 0)
-    since = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    os.pwrite(descriptor, f"pid {os.getpid()} since {since}\n".encode(), 0)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be locked ({error.strerror}); the store is as it was before") from error
