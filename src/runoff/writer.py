@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from . import columns, compaction, lexical
+from . import columns, compaction, lexical, lock
 from . import index as vector_index
 from . import manifest as manifests
 from .documents import Document
@@ -60,7 +62,7 @@ class Writer:
         self._folder = folder
         self._clock = clock
         self._reset(snapshot)
-        _remove_strays(folder, snapshot.manifest)
+        _remove_left_overs(folder, snapshot.manifest)
 
     def _reset(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -170,12 +172,12 @@ class Writer:
     def _write(self, make: Callable[[], Manifest]) -> None:
         try:
             manifest = make()
-            manifests.write(self._folder, manifest)
-        except OSError as error:
-            where = error.filename or self._folder
-            raise StoreError(f"{where}: cannot be written ({error.strerror}); the store is as it was before") from error
+        except BaseException:
+            _remove_left_overs(self._folder, self._snapshot.manifest)  # on a full disk they take the room of the next
+            raise
+        manifests.write(self._folder, manifest)
         self._reset(self._reopen(manifest))
-        _remove_strays(self._folder, manifest)
+        _remove_left_overs(self._folder, manifest)
 
     def _row(self, document_id: str) -> int | None:
         if document_id not in self._known:
@@ -376,16 +378,28 @@ def _save_graph(graph: Any, path: Path) -> FileState:
     except RuntimeError as error:
         raise StoreError(f"{path}: the index cannot be written ({error}); the store is as it was before") from error
     expected = int(graph.index_file_size())
-    with path.open("rb+") as file:
-        manifests.sync(file.fileno())
-    size = path.stat().st_size
+    try:
+        with path.open("rb+") as file:
+            manifests.sync(file.fileno())
+            size = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise manifests.unwritten(path, error) from error
     if size != expected:  # hnswlib does not look whether its writes came through
         raise StoreError(f"{path}: the disk took {size} of {expected} bytes; the store is as it was before")
     return FileState(size, manifests.checksum(map_file(path, FileState(size))))
 
 
-def _remove_strays(folder: Path, manifest: Manifest) -> None:
-    keep = {manifests.NAME, "lock", *manifest.files}
-    for path in folder.iterdir():
-        if is_own_file(path.name) and path.name not in keep:
-            path.unlink(missing_ok=True)
+def _remove_left_overs(folder: Path, manifest: Manifest) -> None:
+    """Remove what a writer that died or failed has left: files of no generation, and bytes behind those that count.
+
+    What cannot be removed now does no harm, and is left to the next writer.
+    """
+    kept = {manifests.NAME, lock.NAME}
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.name in kept or not is_own_file(path.name):
+                continue
+            if path.name not in manifest.files:
+                path.unlink()
+            elif path.stat().st_size > manifest.files[path.name].bytes:
+                os.truncate(path, manifest.files[path.name].bytes)
