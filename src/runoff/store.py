@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,10 +81,10 @@ class Store:
     Thread-safe: any number of threads may read while another writes.
     """
 
-    def __init__(self, folder: Path, generation: Generation) -> None:
+    def __init__(self, folder: Path, generation: Generation, seen: _Seen) -> None:
         self.folder = folder
         self._generation = generation
-        self._stamp = _stamp(folder)
+        self._seen = seen
         self._lock = threading.Lock()
 
     @classmethod
@@ -99,7 +101,8 @@ class Store:
         """
         if folder.exists() and not folder.is_dir():
             raise StoreError(f"{folder}: is a file; expected a store folder. Choose another path with --store.")
-        return cls(folder, _load(folder, verify=verify))
+        seen = _look(folder)  # before it is read, so that what comes after is noticed
+        return cls(folder, _load(folder, verify=verify), seen)
 
     @classmethod
     def create(cls, folder: Path, identity: Mapping[str, Any]) -> Store:
@@ -107,13 +110,15 @@ class Store:
 
         Raises:
             StoreError: the path is a file, holds other things, or cannot be written.
+            StoreMismatchError: another process has just made it with other models or settings.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            strangers = sorted(path.name for path in folder.iterdir() if path.name not in _FIRST_FILES)
+            found = {path.name for path in folder.iterdir()}
         except OSError as error:
             raise StoreError(f"{folder}: cannot become a store ({error.strerror}). Choose another path.") from error
-        if strangers:
+        strangers = sorted(found.difference(_FIRST_FILES))
+        if strangers and manifests.NAME not in found:  # with one, another process has just made the store
             raise StoreError(
                 f"{folder}: holds {strangers[0]!r} and no Runoff store; expected a new or empty folder. "
                 "Choose another path with --store."
@@ -121,7 +126,11 @@ class Store:
         with folder_lock(folder):
             if not (folder / manifests.NAME).exists():
                 manifests.write(folder, Manifest(generation=1, identity=dict(identity)))
-        return cls.open(folder)
+                with suppress(OSError):  # the folder above may not be ours to open
+                    manifests.sync_folder(folder.parent)
+        store = cls.open(folder)
+        store.require(identity)
+        return store
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -146,7 +155,7 @@ class Store:
 
         While one thread loads it, others go on with the one before.
         """
-        if _stamp(self.folder) != self._stamp and self._lock.acquire(blocking=False):
+        if _stamp(self.folder) != self._seen.stamp and self._lock.acquire(blocking=False):
             try:
                 self._load_newer()
             finally:
@@ -159,10 +168,10 @@ class Store:
         return self._generation
 
     def _load_newer(self) -> None:
-        stamp = _stamp(self.folder)
-        if stamp != self._stamp:
+        if _stamp(self.folder) != self._seen.stamp:
+            seen = _look(self.folder)
             self._generation = _load(self.folder, verify=False, known=self._generation.graphs)
-            self._stamp = stamp
+            self._seen = seen
 
     @contextmanager
     def writer(self) -> Iterator[Writer]:
@@ -211,13 +220,42 @@ def _load_generation(folder: Path, manifest: Manifest, verify: bool, known: Mapp
 
 def _load_graph(folder: Path, part: Part, manifest: Manifest) -> Graph:
     path = folder / part.name
-    map_file(path, manifest.files[part.name])  # says what is missing, where hnswlib would not
-    return load_graph(path, part, int(manifest.identity["dimensions"]))
-
-
-def _stamp(folder: Path) -> tuple[int, int, int]:
+    manifests.verify_file(path, manifest.files[part.name])  # hnswlib trusts what it reads
     try:
-        status = (folder / manifests.NAME).stat()
+        return load_graph(path, part, int(manifest.identity["dimensions"]))
+    except RuntimeError as error:
+        raise StoreDamagedError(f"{path}: cannot be loaded ({error})") from error
+
+
+Stamp = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The manifest file that was there. It stays mapped, so that no file after it can have its inode number."""
+
+    stamp: Stamp
+    held: mmap.mmap | None = None
+
+
+def _look(folder: Path) -> _Seen:
+    try:
+        with (folder / manifests.NAME).open("rb") as file:
+            held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return _Seen(_stamp_of(os.fstat(file.fileno())), held)
+    except (OSError, ValueError):  # the latter: it is empty
+        return _Seen(_NOTHING)
+
+
+def _stamp(folder: Path) -> Stamp:
+    try:
+        return _stamp_of((folder / manifests.NAME).stat())
     except OSError:
-        return (0, 0, 0)
+        return _NOTHING
+
+
+def _stamp_of(status: os.stat_result) -> Stamp:
     return (status.st_mtime_ns, status.st_ino, status.st_size)
+
+
+_NOTHING: Stamp = (0, 0, 0)
