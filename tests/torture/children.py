@@ -15,7 +15,9 @@ from typing import Any, NoReturn
 
 import runoff
 
-_STEPS = {str(Path(runoff.__file__).with_name(f"{name}.py")) for name in ("manifest", "writer", "compaction", "store", "lock")}
+_STEPS = {
+    str(Path(runoff.__file__).with_name(f"{name}.py")) for name in ("manifest", "writer", "compaction", "store", "lock")
+}
 _pipe = -1  # where a child sends lines
 
 

@@ -17,7 +17,6 @@ from runoff.chunking import ChunkSettings, chunk
 from runoff.documents import Document
 from runoff.engine import Engine
 from runoff.lexical import LexicalIndex
-from runoff.stages import index_identity
 from runoff.store import Generation
 from runoff.where import parse
 
@@ -149,7 +148,7 @@ class World:
     def __init__(self, folder: Path, seed: int) -> None:
         self.rng = random.Random(seed)
         self.source = folder / "articles.jsonl"
-        self._versions = {number: 1 for number in range(WINDOW)}
+        self._versions = dict.fromkeys(range(WINDOW), 1)
         self._next = 1_000
 
     def first(self) -> Step:
@@ -224,7 +223,9 @@ def agrees(generation: Generation, content: Content) -> None:
     for text in FILTERS if entries else ():
         condition = parse(text)
         chosen = generation.chosen(condition)
-        found = {(snapshot.chunk(int(row)).document_id, snapshot.chunk(int(row)).kind) for row in np.flatnonzero(chosen)}
+        found = {
+            (snapshot.chunk(int(row)).document_id, snapshot.chunk(int(row)).kind) for row in np.flatnonzero(chosen)
+        }
         expected = {
             (entry.document.id, one.kind)
             for entry in entries.values()
