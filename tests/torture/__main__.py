@@ -8,12 +8,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import kill
+from . import kill, trace
 
 PROMISES = {
     "kill": kill.moments,
     "first_save": kill.first_saves,
     "acknowledged": kill.acknowledged,
+    "trace": trace.order,
 }
 
 
