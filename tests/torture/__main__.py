@@ -8,13 +8,21 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import kill, trace
+from . import damage, disk, kill, trace
 
 PROMISES = {
     "kill": kill.moments,
     "first_save": kill.first_saves,
     "acknowledged": kill.acknowledged,
     "trace": trace.order,
+    "disk_sizes": disk.sizes,
+    "disk_full": disk.full,
+    "disk_calls": disk.calls,
+    "disk_command": disk.command_line,
+    "flips": damage.flips,
+    "truncations": damage.truncations,
+    "swaps": damage.swaps,
+    "verify": damage.verify,
 }
 
 

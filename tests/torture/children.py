@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import time
@@ -93,13 +94,45 @@ def killed_after(job: Callable[[], Any], seconds: float) -> bool:
     return code != 0
 
 
+def printed(job: Callable[[], Any]) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a job that runs in a child; a few kilobytes of each at most."""
+    pipes = [os.pipe(), os.pipe()]
+
+    def redirected() -> None:
+        for descriptor, (_, sending) in enumerate(pipes, start=1):
+            os.dup2(sending, descriptor)
+        job()
+
+    code, _ = Child(redirected).wait()
+    texts = []
+    for receiving, sending in pipes:
+        os.close(sending)
+        with os.fdopen(receiving, encoding="utf-8") as file:
+            texts.append(file.read())
+    return code, texts[0], texts[1]
+
+
+def wait_until_traced() -> None:
+    """Wait until another process traces this one."""
+    deadline = time.monotonic() + 30
+    while re.search(r"^TracerPid:\s+0$", Path("/proc/self/status").read_text(), re.MULTILINE):
+        assert time.monotonic() < deadline, "not traced"
+        time.sleep(0.002)
+
+
 def _work(job: Callable[[], Any], pipe: int) -> NoReturn:
     global _pipe
     code, _pipe = 1, pipe
     try:
         result = job()
-        os.write(pipe, b"" if result is None else str(result).encode())
         code = 0
+        text = b"" if result is None else str(result).encode()
+        try:
+            os.write(pipe, text)
+        except OSError:  # a failure that was meant for the store
+            os.write(pipe, text)
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 1
     except BaseException:
         os.write(pipe, traceback.format_exc().encode())
     finally:

@@ -1,4 +1,4 @@
-"""Reads a trace of system calls: were data files on the disk before the manifest was renamed, and the folder after it?"""
+"""Reads from a trace of system calls whether data are on the disk before the manifest is renamed, its folder after."""
 
 from __future__ import annotations
 
@@ -92,11 +92,8 @@ def order(folder: Path, count: int, seed: int) -> dict[str, int]:
         return {"skipped: strace cannot be used here": 1}
     lines, checker = _traced(folder / "sound", count, seed)
     assert not checker.problems, checker.problems
-    for broken, expected in (
-        ("sync", "not synced before"),
-        ("sync_folder", "folder was not synced"),
-        ("graph", "hnsw"),
-    ):
+    left_out = {"sync": "not synced before", "sync_folder": "folder was not synced", "graph": "hnsw"}
+    for broken, expected in left_out.items():
         _, found = _traced(folder / broken, 12, seed, broken)
         assert any(expected in problem for problem in found.problems), f"{broken} left out: not found"
     return {"operations": count, "calls": len(lines), "manifests renamed": checker.renames}
@@ -120,13 +117,14 @@ def operate(folder: Path, count: int, seed: int, broken: str = "") -> None:
 
 
 def _name(descriptor: int) -> str:
-    return os.readlink(f"/proc/self/fd/{descriptor}")
+    return str(Path(f"/proc/self/fd/{descriptor}").readlink())
 
 
 def _traced(folder: Path, count: int, seed: int, broken: str = "") -> tuple[list[str], _Checker]:
     folder.mkdir()
     output = folder / "trace"
-    code = f"from pathlib import Path; from torture import trace; trace.operate(Path({str(folder)!r}), {count}, {seed}, {broken!r})"
+    arguments = f"Path({str(folder)!r}), {count}, {seed}, {broken!r}"
+    code = f"from pathlib import Path; from torture import trace; trace.operate({arguments})"
     command = ["strace", "-f", "-y", "-s", "0", "-o", str(output), "-e", f"trace={CALLS}", sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
