@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import damage, disk, kill, trace
+from . import damage, disk, kill, trace, writers
 
 PROMISES = {
     "kill": kill.moments,
@@ -23,6 +23,9 @@ PROMISES = {
     "truncations": damage.truncations,
     "swaps": damage.swaps,
     "verify": damage.verify,
+    "locked": writers.locked,
+    "two_writers": writers.two,
+    "seen": writers.seen,
 }
 
 

@@ -25,7 +25,7 @@ def sizes(folder: Path, count: int, seed: int) -> dict[str, int]:
     """Files may not grow beyond a size, of which there are ``count``, from nothing to more than any file needs."""
     shrink()
     world, store = World(folder, seed), folder / "store"
-    content = _done(store, world.first())
+    content = kill.done(store, world.first())
     seen: Counter[str] = Counter()
     for number in range(count):
         step = world.any(content)
@@ -46,7 +46,7 @@ def full(folder: Path, count: int, seed: int) -> dict[str, int]:
         if disk is None:
             return {"skipped: no disk can be mounted here": 1}
         world, store, filler = World(folder, seed), disk / "store", disk / "filler"
-        content = _done(store, world.first())
+        content = kill.done(store, world.first())
         for number in range(count):
             step = world.any(content)
             room = int(1.2 * sum(path.stat().st_size for path in store.iterdir()) * number / count)
@@ -60,8 +60,8 @@ def full(folder: Path, count: int, seed: int) -> dict[str, int]:
             filler.unlink(missing_ok=True)
             seen[(outcome and "refused") or "there was room"] += 1
             if number % 5 == 4:  # so that the store itself stays small
-                content = _done(store, world.delete(content))
-                content = _done(store, world.compact(content))
+                content = kill.done(store, world.delete(content))
+                content = kill.done(store, world.compact(content))
     return dict(sorted(seen.items()))
 
 
@@ -71,7 +71,7 @@ def calls(folder: Path, count: int, seed: int) -> dict[str, int]:
         return {"skipped: strace cannot be used here": 1}
     shrink()
     world, store = World(folder, seed), folder / "store"
-    content = _done(store, world.first())
+    content = kill.done(store, world.first())
     seen: Counter[str] = Counter()
     for _ in range(count):
         step = world.any(content)
@@ -92,7 +92,7 @@ def command_line(folder: Path, count: int, seed: int) -> dict[str, int]:
     shrink()
     engines.ModelStages = lambda *_: Stages()  # type: ignore[assignment,misc]
     world, store = World(folder, seed), folder / "store"
-    content = _done(store, world.first())
+    content = kill.done(store, world.first())
     for number in range(count):
         step = world.refresh(content)
         arguments = ["refresh", "--store", str(store), "--json"] if number % 2 else ["refresh", "--store", str(store)]
@@ -110,13 +110,8 @@ def command_line(folder: Path, count: int, seed: int) -> dict[str, int]:
         assert str(store) in err, err
         assert err.count("\n") == 1, err
         agrees(Store.open(store).current(), content)
-        content = _done(store, step)
+        content = kill.done(store, step)
     return {"refused": count}
-
-
-def _done(store: Path, step: Step) -> Content:
-    children.run(lambda: step.run(engine(store)) and None)
-    return step.after
 
 
 def _refused(store: Path, step: Step, prepare: Callable[[], None]) -> str:
@@ -140,7 +135,7 @@ def _judged(store: Path, before: Content, step: Step, refusal: str) -> Content:
     agrees(Store.open(store).current(), before if refusal else step.after)
     if refusal:
         assert str(store) in refusal, f"names no path: {refusal}"
-        _done(store, step)
+        kill.done(store, step)
         agrees(Store.open(store).current(), step.after)
     kill.no_left_overs(store)
     return step.after

@@ -21,7 +21,7 @@ def moments(folder: Path, count: int, seed: int) -> dict[str, int]:
     shrink()
     world, store = World(folder, seed), folder / "store"
     seen: Counter[str] = Counter()
-    content = _done(store, world.first())
+    content = done(store, world.first())
     for number in range(count):
         step = world.any(content)
         before = Store.open(store).current().number
@@ -48,7 +48,7 @@ def first_saves(folder: Path, count: int, seed: int) -> dict[str, int]:
         except StoreMissingError:
             outcome = "no store"
         seen[f"first save, {outcome}" if killed else "ended before it was killed"] += 1
-        content = _done(store, step)
+        content = done(store, step)
         agrees(Store.open(store).current(), content)
         no_left_overs(store)
         shutil.rmtree(store)
@@ -59,7 +59,7 @@ def acknowledged(folder: Path, count: int, seed: int) -> dict[str, int]:
     """Kill a process as soon as it has said that an operation is done: nothing of it is lost."""
     shrink()
     world, store = World(folder, seed), folder / "store"
-    content = _done(store, world.first())
+    content = done(store, world.first())
     seen: Counter[str] = Counter()
     for _ in range(count):
         step = world.rng.choice([world.refresh, world.delete, world.add])(content)
@@ -90,7 +90,8 @@ def no_left_overs(store: Path) -> None:
     assert found == {name: state.bytes for name, state in states.items()}, "left-overs stay"
 
 
-def _done(store: Path, step: Step) -> Content:
+def done(store: Path, step: Step) -> Content:
+    """What a store holds after a step that a child has done undisturbed."""
     children.run(_job(store, step))
     return step.after
 
