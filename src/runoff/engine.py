@@ -279,10 +279,8 @@ class Engine:
         return prompt.build(question, passages, max_tokens=max_tokens, counter=self.stages.counter), result
 
     def _open_store(self) -> Store:
-        store = Store.open(self.folder)
-        store.require(self._identity())
-        self._store = store
-        return store
+        self._store = Store.open(self.folder, identity=self._identity())
+        return self._store
 
     def _identity(self) -> dict[str, Any]:
         chunking = chunk_identity(self._chunking) if self._chunking is not None else {}

@@ -88,19 +88,23 @@ class Store:
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, folder: Path, *, verify: bool = True) -> Store:
+    def open(cls, folder: Path, *, verify: bool = True, identity: Mapping[str, Any] | None = None) -> Store:
         """Open an existing store.
 
         Args:
             verify: check every byte against the manifest before use; without it only the manifest is checked.
+            identity: models and settings that are to be used with it, as for ``require``; looked at before any data,
+                which other settings may not be able to read.
 
         Raises:
             StoreMissingError: no store there.
             StoreDamagedError: bytes differ from what was committed.
-            StoreMismatchError: written in a format that this release cannot read.
+            StoreMismatchError: written in a format that this release cannot read, or with another identity.
         """
         if folder.exists() and not folder.is_dir():
             raise StoreError(f"{folder}: is a file; expected a store folder. Choose another path with --store.")
+        if identity is not None:
+            _require(folder, manifests.read(folder).identity, identity)
         seen = _look(folder)  # before it is read, so that what comes after is noticed
         return cls(folder, _load(folder, verify=verify), seen)
 
@@ -128,9 +132,7 @@ class Store:
                 manifests.write(folder, Manifest(generation=1, identity=dict(identity)))
                 with suppress(OSError):  # the folder above may not be ours to open
                     manifests.sync_folder(folder.parent)
-        store = cls.open(folder)
-        store.require(identity)
-        return store
+        return cls.open(folder, identity=identity)
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -143,12 +145,7 @@ class Store:
         Raises:
             StoreMismatchError: names the first field that differs, with both values.
         """
-        for key, wanted in identity.items():
-            if (stored := self.identity.get(key)) != wanted:
-                raise StoreMismatchError(
-                    f"{self.folder}: made with {key} = {stored!r}, asked to use {wanted!r}. Use the settings it was "
-                    "made with, or ingest the sources into a new folder."
-                )
+        _require(self.folder, self.identity, identity)
 
     def current(self) -> Generation:
         """The newest generation; loads it when a writer of another process has made one since the last call.
@@ -190,6 +187,15 @@ class Store:
 
 # All that a first save which died may leave: the manifest comes before any data. Data without one is somebody's loss.
 _FIRST_FILES = (manifests.NAME, f"{manifests.NAME}.new", lock.NAME)
+
+
+def _require(folder: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    for key, value in wanted.items():
+        if stored.get(key) != value:
+            raise StoreMismatchError(
+                f"{folder}: made with {key} = {stored.get(key)!r}, asked to use {value!r}. Use the settings it was "
+                "made with, or ingest the sources into a new folder."
+            )
 
 
 def _load(folder: Path, *, verify: bool, known: Mapping[str, Graph] | None = None) -> Generation:
