@@ -1,0 +1,294 @@
+"""An evaluation from labelled data to a folder of results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import cpu
+from .. import threads as thread_budget
+from .._version import __version__
+from ..chunking import ChunkSettings
+from ..engine import DEFAULT_CANDIDATES, Engine
+from ..errors import EvaluationError
+from ..reranker import check_count
+from . import changes, collection, files, html, measures, plot, questions, summary
+from .candidates import EngineCandidates, Pass
+from .collection import Collection, Query
+from .configurations import Configuration
+from .passes import PassFile
+from .summary import Comparison, Outcome
+from .texts import Texts
+
+Progress = Callable[[str, int, int], None]
+
+DEFAULT_SEED = 20
+# Logits that one unit of cosine similarity is worth in a blend.
+BLEND = 20.0
+# As many words as no document has: the whole of it is one chunk.
+WHOLE = ChunkSettings(size=10_000_000)
+_BLOCK_DOCUMENTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How an evaluation is run.
+
+    Attributes:
+        limit: most questions, drawn by ``seed``; None takes all.
+        seed: of the draw, the tests and the intervals.
+        candidates: chunks that each first stage hands over, at least 1.
+        blend: weight of the cosine beside the logit, in logits.
+
+    Raises:
+        QueryError: a setting is out of range.
+    """
+
+    limit: int | None = None
+    seed: int = DEFAULT_SEED
+    candidates: int = DEFAULT_CANDIDATES
+    blend: float = BLEND
+
+    def __post_init__(self) -> None:
+        check_count("candidates", self.candidates)
+        if self.limit is not None:
+            check_count("limit", self.limit)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Labelled questions and the store that answers them.
+
+    Attributes:
+        name: what was evaluated.
+        engine: over the store.
+        queries: all questions.
+        identity: what a candidate pass depends on, apart from the settings.
+        facts: counts to report.
+        names: document names by stored id, where they have names of their own.
+    """
+
+    name: str
+    engine: Engine
+    queries: tuple[Query, ...]
+    identity: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What came of it.
+
+    Attributes:
+        folder: where the results are.
+        outcomes: of every configuration.
+        comparisons: every difference.
+        summary: what ``summary.json`` holds.
+    """
+
+    folder: Path
+    outcomes: tuple[Outcome, ...]
+    comparisons: tuple[Comparison, ...]
+    summary: Mapping[str, Any]
+
+
+def from_folder(
+    data: Collection, out: Path, open_engine: Callable[..., Engine], *, whole: bool = False, progress: Progress
+) -> Labelled:
+    """A collection, ingested into a store in the results' folder unless it is there already.
+
+    Args:
+        data: the collection.
+        out: the results' folder.
+        open_engine: makes an engine of a folder and ``chunking``.
+        whole: one chunk a document, its title in front, as BEIR's figures are made; else as ingest cuts it.
+        progress: called with what is done, documents done and documents in all.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    identity = {"data": data.digest, "whole": whole}
+    engine = open_engine(out / "store", chunking=WHOLE if whole else None)
+    documents = collection.as_documents(data, whole=whole)
+    names: dict[str, str] = {}
+    while block := list(islice(documents, _BLOCK_DOCUMENTS)):
+        engine.add([document for _, document in block])
+        names.update({document.id: key for key, document in block})
+        progress("ingesting", len(names), len(data.documents))
+    facts = {
+        "questions without a relevant document": data.unjudged,
+        "relevant documents not in the corpus": data.absent,
+    }
+    return Labelled(data.name, engine, data.queries, identity, facts, names)
+
+
+def from_questions(path: Path, engine: Engine) -> Labelled:
+    """Labelled questions over an existing store.
+
+    Raises:
+        EvaluationError: the questions are malformed or do not fit the store.
+        StoreError: there is no store, or it is damaged.
+    """
+    snapshot = engine.store.current().snapshot
+    stored = snapshot.rows_by_document()
+    queries = questions.load(path, stored)
+    identity = {"data": collection.digest(path), "generation": snapshot.manifest.generation}
+    facts = {"relevant documents not in the store": questions.absent(queries, stored)}
+    return Labelled(path.name, engine, queries, identity, facts)
+
+
+def run(labelled: Labelled, out: Path, settings: Settings, progress: Progress) -> Evaluation:
+    """Make the passes that are missing, measure, and write the results.
+
+    Raises:
+        EvaluationError: the folder holds another run's passes, or a package of the extra ``eval`` is missing.
+        StoreError, BackendError: a question could not be answered.
+    """
+    measures.library()
+    queries = draw(labelled.queries, settings.limit, settings.seed)
+    source = EngineCandidates(labelled.engine, settings.candidates, labelled.names)
+    passes = _passes(labelled, source, queries, out, settings, progress)
+    found = summary.outcomes(queries, passes, source.steps, settings.blend, settings.seed)
+    compared = summary.compare(found, settings.seed)
+    steps = summary.step_times([passes[query.id] for query in queries], source.steps)
+    evaluation = Evaluation(out, found, compared, _summary(labelled, queries, settings, found, compared, steps))
+    _write(evaluation, labelled, queries, passes, settings)
+    return evaluation
+
+
+def draw(queries: Sequence[Query], limit: int | None, seed: int) -> tuple[Query, ...]:
+    """At most ``limit`` queries, drawn without repetition by ``seed``, in their order."""
+    if limit is None or limit >= len(queries):
+        return tuple(queries)
+    chosen = np.random.default_rng(seed).choice(len(queries), limit, replace=False)
+    return tuple(queries[index] for index in sorted(chosen.tolist()))
+
+
+def make_folder(out: Path) -> None:
+    """The results' folder, which may be there already.
+
+    Raises:
+        EvaluationError: it cannot be made.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EvaluationError(f"{out}: cannot be made ({error.strerror}); choose another folder with --out") from error
+
+
+def _passes(
+    labelled: Labelled,
+    source: EngineCandidates,
+    queries: Sequence[Query],
+    out: Path,
+    settings: Settings,
+    progress: Progress,
+) -> Mapping[str, Pass]:
+    identity = {**labelled.identity, **labelled.engine.store.identity, "candidates": settings.candidates}
+    kept = PassFile(out / "passes.jsonl", {**identity, "modes": list(source.steps)})
+    modes = list(source.steps)
+    missing = [query for query in queries if query.id not in kept.found]
+    if missing:
+        source.candidates(missing[0].text, modes[0])  # the first pass loads the models; it is not kept
+    for done, query in enumerate(queries, start=1):
+        if query.id not in kept.found:
+            kept.add(query.id, source.candidates(query.text, modes[done % len(modes)]))
+        progress("asking", done, len(queries))
+    return kept.found
+
+
+def _summary(
+    labelled: Labelled,
+    queries: Sequence[Query],
+    settings: Settings,
+    found: Sequence[Outcome],
+    compared: Sequence[Comparison],
+    steps: Mapping[str, Any],
+) -> dict[str, Any]:
+    snapshot = labelled.engine.store.current().snapshot
+    return {
+        "name": labelled.name,
+        "version": __version__,
+        "machine": {"cpu": cpu.model_name(), "threads": thread_budget.budget(), "cores": os.cpu_count()},
+        "backend": labelled.engine.stages.backend,
+        "store": dict(labelled.engine.store.identity),
+        "documents": snapshot.document_count,
+        "chunks": snapshot.chunk_count,
+        "questions": len(queries),
+        "questions in all": len(labelled.queries),
+        **labelled.facts,
+        "settings": asdict(settings),
+        "configurations": [outcome.to_dict() for outcome in found],
+        "steps": steps,
+        "comparisons": [
+            {"name": each.name, "against": each.against, "measure": each.measure, "p_holm": each.p_holm}
+            | asdict(each.difference)
+            for each in compared
+        ],
+    }
+
+
+def _write(
+    evaluation: Evaluation,
+    labelled: Labelled,
+    queries: Sequence[Query],
+    passes: Mapping[str, Pass],
+    settings: Settings,
+) -> None:
+    out, found = evaluation.folder, evaluation.outcomes
+    texts = Texts(labelled.engine.store.current().snapshot, {name: key for key, name in labelled.names.items()})
+    changed = _changed(found, queries, texts)
+    files.write_json(out / "summary.json", evaluation.summary)
+    files.write_json(out / "changes.json", {name: [asdict(each) for each in rows] for name, rows in changed.items()})
+    files.write_csv(out / "questions.csv", queries, found)
+    files.write_json_lines(out / "questions.jsonl", files.questions(queries, found))
+    contexts = files.contexts(queries, passes, _of(found, "logit"), settings.blend, texts)
+    files.write_json_lines(out / "contexts.jsonl", contexts)
+    (out / "runs").mkdir(exist_ok=True)
+    files.write_qrels(out / "runs" / "qrels.txt", queries)
+    for outcome in found:
+        files.write_run(out / "runs" / f"{outcome.configuration.slug}.txt", outcome)
+    figure = plot.draw(found, f"{labelled.name}: {len(queries)} questions, {evaluation.summary['documents']} documents")
+    svg, png = (plot.render(figure, kind) for kind in ("svg", "png"))
+    (out / "plot.svg").write_bytes(svg)
+    (out / "plot.png").write_bytes(png)
+    page = html.page(
+        labelled.name,
+        _facts(evaluation.summary),
+        found,
+        evaluation.comparisons,
+        evaluation.summary["steps"],
+        changed,
+        svg.decode("utf-8"),
+    )
+    (out / "report.html").write_text(page, encoding="utf-8")
+
+
+def _facts(found: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {name: value for name, value in found.items() if isinstance(value, int | str) and name != "name"}
+    return {**plain, **found["machine"], **found["settings"]}
+
+
+def _changed(found: Sequence[Outcome], queries: Sequence[Query], texts: Texts) -> dict[str, tuple[changes.Change, ...]]:
+    """Changes by both second stages of the mode that search uses."""
+    baseline = _of(found, "none")
+    others = [_of(found, second) for second in ("logit", "blend")]
+    return {
+        f"{other.configuration.name} against {baseline.configuration.name}": changes.between(
+            baseline, other, queries, texts
+        )
+        for other in others
+    }
+
+
+def _of(found: Sequence[Outcome], second: str) -> Outcome:
+    """The outcome of a second stage over the last mode, which is the one that search uses."""
+    wanted = Configuration(found[-1].configuration.mode, second)  # type: ignore[arg-type]
+    return next(outcome for outcome in found if outcome.configuration == wanted)
