@@ -256,6 +256,33 @@ def info(
         output.facts(found)
 
 
+@app.command("eval")
+def evaluate(
+    target: Annotated[Path, typer.Argument(help="Folder with corpus, queries and qrels, or a .jsonl of questions.")],
+    store: Annotated[Path | None, typer.Option("--store", help="Store that the questions are asked of.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the results.")] = Path("runoff-eval"),
+    limit: Annotated[int | None, typer.Option("--limit", help="Most questions; default: all.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the draw, tests and intervals.")] = 20,
+    candidates: CandidatesOption = 20,
+    blend: Annotated[float, typer.Option("--blend", help="Weight of the cosine beside the logit.")] = 20.0,
+    whole: Annotated[bool, typer.Option("--whole", help="One chunk a document, as BEIR's figures are made.")] = False,
+    split: Annotated[str | None, typer.Option("--split", help="File of BEIR's qrels folder [test].")] = None,
+    backend: BackendOption = Backend.auto,
+    threads: ThreadsOption = None,
+    bi_encoder: BiEncoderOption = None,
+    cross_encoder: CrossEncoderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure first stages and reranking on labelled questions (needs the extra `eval`)."""
+    from . import evaluation
+
+    def open_engine(folder: Path, chunking: Any) -> Any:
+        return _engine(folder, backend, threads, bi_encoder, cross_encoder, chunking=chunking)
+
+    settings = {"limit": limit, "seed": seed, "candidates": candidates, "blend": blend}
+    evaluation.run(target, store, out, open_engine, whole=whole, split=split, settings=settings, as_json=as_json)
+
+
 @app.command()
 def demo(
     backend: BackendOption = Backend.auto,
@@ -338,6 +365,7 @@ def _engine(
     cross_encoder: str | None = None,
     chunk_words: int | None = None,
     chunk_overlap: int | None = None,
+    chunking: Any = None,
 ) -> Any:
     from ..chunking import ChunkSettings
     from ..engine import Engine
@@ -349,6 +377,6 @@ def _engine(
         store,
         backend=backend.value,
         threads=threads,
-        chunking=ChunkSettings(**chosen) if chosen else None,
+        chunking=ChunkSettings(**chosen) if chosen else chunking,
         **{key: value for key, value in named.items() if value is not None},
     )
