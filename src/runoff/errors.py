@@ -6,6 +6,7 @@ RunoffError
   DocumentError        a record that cannot become a document
   QueryError           a query or a search setting out of range
     FilterError          a filter that cannot be read, or that asks for what the store does not have
+  EvaluationError      an evaluation whose questions or folder do not fit
   BudgetError          a token budget that cannot hold the prompt
   ModelError           a model artifact that is missing, damaged or unfit
     ArtifactDamagedError   bytes on disk differ from the manifest
@@ -43,6 +44,8 @@ class QueryError(RunoffError, ValueError):
 
 class FilterError(QueryError):
     """A filter cannot be read, compares what cannot be compared, or names a field that the store does not have."""
+class EvaluationError(RunoffError, ValueError):
+    """Labelled data cannot be read or does not fit the store, or the results' folder holds those of another run."""
 
 
 class BudgetError(RunoffError, ValueError):
