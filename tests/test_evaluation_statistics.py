@@ -1,0 +1,125 @@
+"""Tests and intervals of paired differences, and the scores that they are made of."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from runoff.errors import QueryError
+from runoff.evaluation import measures, significance
+
+
+def exact_p(gaps: np.ndarray) -> float:
+    """The share of all sign assignments that are at least as far from 0, spelt out."""
+    sums = [
+        abs(sum(sign * gap for sign, gap in zip(signs, gaps, strict=True)))
+        for signs in product((1, -1), repeat=gaps.size)
+    ]
+    return float(np.mean([total >= abs(gaps.sum()) - 1e-9 for total in sums]))
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 9])
+def test_few_questions_are_tested_exactly(size: int) -> None:
+    gaps = np.round(np.random.default_rng(size).normal(0.1, 0.3, size), 2)
+    assert significance.randomisation(gaps, seed=1) == pytest.approx(exact_p(gaps))
+
+
+def test_questions_without_a_difference_do_not_change_p() -> None:
+    gaps = np.array([0.5, 0.25, -0.125, 1.0])
+    padded = np.concatenate([gaps, np.zeros(500)])
+    assert significance.randomisation(padded, seed=1) == significance.randomisation(gaps, seed=1)
+
+
+def test_drawn_signs_agree_with_the_normal_approximation() -> None:
+    gaps = np.random.default_rng(4).normal(0.05, 0.5, 400)
+    z = abs(gaps.sum()) / np.sqrt((gaps**2).sum())
+    from math import erfc, sqrt
+
+    assert significance.randomisation(gaps, seed=1) == pytest.approx(erfc(z / sqrt(2)), abs=0.02)
+
+
+def test_p_under_no_difference_is_uniform() -> None:
+    rng = np.random.default_rng(5)
+    p = [significance.randomisation(rng.normal(0, 1, 12), seed=1) for _ in range(400)]
+    assert np.mean(np.array(p) <= 0.05) == pytest.approx(0.05, abs=0.03)
+    assert np.mean(p) == pytest.approx(0.5, abs=0.05)
+
+
+def test_no_difference_has_p_one_and_a_clear_one_a_small_p_that_is_not_zero() -> None:
+    same = significance.compare([0.5, 1.0], [0.5, 1.0], seed=1)
+    assert (same.p, same.mean, same.low, same.high, same.better, same.worse) == (1.0, 0, 0, 0, 0, 0)
+    clear = significance.compare([1.0] * 100, [0.0] * 100, seed=1)
+    assert clear.p == 1 / 10_001
+    assert (clear.low, clear.high, clear.better) == (1, 1, 100)
+
+
+def test_the_direction_turns_the_sign_only() -> None:
+    rng = np.random.default_rng(6)
+    one, other = rng.random(60).tolist(), rng.random(60).tolist()
+    forth, back = significance.compare(one, other, seed=3), significance.compare(other, one, seed=3)
+    assert (forth.mean, forth.low, forth.high) == pytest.approx((-back.mean, -back.high, -back.low))
+    assert (forth.p, forth.better, forth.worse) == (back.p, back.worse, back.better)
+    assert forth == significance.compare(one, other, seed=3)
+
+
+def test_the_interval_is_that_of_the_mean() -> None:
+    values = np.random.default_rng(7).normal(10, 2, 500)
+    low, high = significance.interval(values, seed=1)
+    half = 1.96 * values.std() / np.sqrt(values.size)
+    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.02)
+
+
+def test_the_interval_covers_the_true_mean_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(8)
+    covered = 0
+    for _ in range(100):
+        low, high = significance.interval((rng.random(80) < 0.4).astype(float), seed=1)
+        covered += low <= 0.4 <= high
+    assert 88 <= covered <= 100
+
+
+def test_holm_by_hand() -> None:
+    assert significance.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert significance.holm([0.9, 0.8]) == [1.0, 1.0]
+    assert significance.holm([]) == []
+
+
+@pytest.mark.parametrize(("one", "other"), [([], []), ([1.0], [1.0, 2.0])])
+def test_scores_must_be_paired(one: list[float], other: list[float]) -> None:
+    with pytest.raises(QueryError, match="expected one a question for both"):
+        significance.compare(one, other, seed=1)
+
+
+def test_the_example_that_trec_eval_is_published_with_for_python() -> None:
+    # The figures that the README of pytrec_eval prints for its example: trec_eval's map of two topics.
+    judgements = {"q1": {"d1": 0, "d2": 1, "d3": 0}, "q2": {"d2": 1, "d3": 1}}
+    found = measures.scores({"q1": ["d3", "d1", "d2"], "q2": ["d1", "d3", "d2"]}, judgements)
+    assert found["AP"] == pytest.approx({"q1": 0.3333333333333333, "q2": 0.5833333333333333}, abs=1e-12)
+    assert found["nDCG@10"] == pytest.approx({"q1": 0.5, "q2": 0.6934264036172708}, abs=1e-12)
+
+
+def test_every_measure_by_hand() -> None:
+    judgements = {"q": {"b": 2, "d": 1, "x": 1}}
+    found = measures.scores({"q": ["a", "b", "c", "d"]}, judgements)
+    assert {name: value["q"] for name, value in found.items()} == pytest.approx(
+        {
+            "P@1": 0,
+            "P@3": 1 / 3,
+            "P@5": 2 / 5,
+            "R@20": 2 / 3,
+            "RR@10": 1 / 2,
+            "nDCG@10": (2 / np.log2(3) + 1 / np.log2(5)) / (2 + 1 / np.log2(3) + 1 / np.log2(4)),
+            "AP": (1 / 2 + 2 / 4) / 3,
+            "context precision@5": (1 / 2 + 2 / 4) / 2,
+        }
+    )
+
+
+def test_a_question_without_an_answer_scores_zero() -> None:
+    judgements = {"q": {"a": 1}, "r": {"b": 1}}
+    found = measures.scores({"q": [], "r": ["b"]}, judgements)
+    assert {name: value["q"] for name, value in found.items()} == dict.fromkeys(measures.NAMES, 0.0)
+    assert found["RR@10"]["r"] == 1
+    assert measures.scores({"q": []}, judgements)["AP"] == {"q": 0.0}
