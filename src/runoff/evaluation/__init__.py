@@ -1,7 +1,7 @@
 """Evaluation on labelled data: what `runoff eval` does, for programs (needs the extra `eval`)."""
 
 from .collection import Collection, Query, load
-from .run import Evaluation, Labelled, Settings, from_folder, from_questions, make_folder, run
+from .experiment import Evaluation, Labelled, Settings, from_folder, from_questions, make_folder, run
 
 __all__ = [
     "Collection",

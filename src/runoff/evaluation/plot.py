@@ -53,7 +53,7 @@ def render(figure: Any, kind: str) -> bytes:
     import matplotlib
 
     target = io.BytesIO()
-    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    metadata = dict.fromkeys(("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",))
     with matplotlib.rc_context({"svg.hashsalt": "runoff"}):
         figure.savefig(target, format=kind, dpi=150, metadata=metadata)
     return target.getvalue()
