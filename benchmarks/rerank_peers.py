@@ -1,8 +1,8 @@
 """How long do rerankers take over the same 20 passages, and do they agree?
 
 Every contender has the same weights, threads and pairs, runs in its own process, and takes turns with the others.
-Besides cut text (p60, mix, p200) it reranks the first stage's top 20 of labelled queries, where nDCG@10 and agreement of
-the top 3 with fp32 stand beside the time.
+Besides cut text (p60, mix, p200) it reranks the first stage's top 20 of labelled queries, where nDCG@10 and agreement
+of the top 3 with fp32 stand beside the time.
 
     python benchmarks/rerank_peers.py --text CORPUS.jsonl.gz --models DIR --venvs DIR --collection DIR ... --json FILE
 """

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from ir_measures import AP
 
 from conftest import ARTICLES
 from runoff import cli, evaluation
+from runoff.candidates import MODES
 from runoff.engine import Engine
 from runoff.errors import EvaluationError, QueryError
 from runoff.evaluation import collection, configurations, experiment, measures, passes, plot, summary
@@ -109,9 +111,11 @@ def test_rankings_are_those_of_the_engine(evaluate: Evaluate, tmp_path: Path, st
     by_name = {outcome.configuration.name: outcome for outcome in found.outcomes}
     names = {document.id: key for key, document in collection.as_documents(evaluation.load(tmp_path / "collection"))}
     for key, text, _ in QUESTIONS:
-        for name, rerank in (("dense", False), ("dense + rerank", True)):
-            hits = engine.search(text, 6, 6, rerank=rerank).hits
-            assert by_name[name].rankings[key] == list(dict.fromkeys(names[hit.document_id] for hit in hits))
+        for mode, (name, rerank, blend) in product(
+            MODES, (("", False, 0), (" + rerank", True, 0), (" + blend", True, 10))
+        ):
+            hits = engine.search(text, 6, 6, rerank=rerank, mode=mode, blend=blend).hits
+            assert by_name[f"{mode}{name}"].rankings[key] == list(dict.fromkeys(names[hit.document_id] for hit in hits))
 
 
 def test_a_run_that_was_stopped_goes_on_and_gives_the_same(evaluate: Evaluate, tmp_path: Path) -> None:
@@ -194,13 +198,15 @@ def test_comparisons_are_against_the_first_stage_and_against_dense() -> None:
 def test_a_pass_scores_each_chunk_as_the_engine_does(evaluate: Evaluate, tmp_path: Path, stages: ModelStages) -> None:
     evaluate(limit=1)
     engine = Engine(tmp_path / "out" / "store", stages)
-    found = EngineCandidates(engine, 4).candidates(QUESTIONS[0][1], "dense")
-    hits = engine.search(QUESTIONS[0][1], 4, 4).hits
-    assert {hit.chunk_id: hit.logit for hit in hits} == {key: chunk.logit for key, chunk in found.chunks.items()}
-    first = {hit.chunk_id: hit.first_stage.score for hit in hits}
-    assert {key: chunk.cosine for key, chunk in found.chunks.items()} == pytest.approx(first)
-    assert found.rerank_ms > 0
-    assert set(found.milliseconds) == {"embed", "dense"}
+    for timed, mode in product(MODES, MODES):
+        found = EngineCandidates(engine, 4).candidates(QUESTIONS[0][1], timed)
+        hits = engine.search(QUESTIONS[0][1], 4, 4, mode=mode).hits
+        assert {chunk for chunk, _ in found.lists[mode]} == {hit.chunk_id for hit in hits}
+        for hit in hits:
+            assert found.chunks[hit.chunk_id].logit == hit.logit
+            assert found.chunks[hit.chunk_id].cosine == pytest.approx(hit.first_stage.similarity)
+        assert found.rerank_ms > 0
+        assert (found.timed, set(found.milliseconds)) == (timed, {"embed", "dense", "lexical", "fuse"})
 
 
 def test_whole_documents_are_one_chunk_each(evaluate: Evaluate) -> None:

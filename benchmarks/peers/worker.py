@@ -2,8 +2,8 @@
 
     python worker.py ADAPTER VARIANT MODELS THREADS
 
-ADAPTER is a file beside this one with ``PACKAGES`` and ``load(variant, models, threads)``, which gives a function from a
-query and its passages to one score a passage in the passages' order (the cross-encoder's logit). The process is bound
+ADAPTER is a file beside this one with ``PACKAGES`` and ``load(variant, models, threads)``, which gives a function from
+a query and its passages to one score a passage in the passages' order (the cross-encoder's logit). The process is bound
 to THREADS processors, so that a library whose thread count cannot be set has no more than the others.
 """
 

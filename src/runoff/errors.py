@@ -44,6 +44,8 @@ class QueryError(RunoffError, ValueError):
 
 class FilterError(QueryError):
     """A filter cannot be read, compares what cannot be compared, or names a field that the store does not have."""
+
+
 class EvaluationError(RunoffError, ValueError):
     """Labelled data cannot be read or does not fit the store, or the results' folder holds those of another run."""
 

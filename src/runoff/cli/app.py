@@ -264,7 +264,7 @@ def evaluate(
     limit: Annotated[int | None, typer.Option("--limit", help="Most questions; default: all.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the draw, tests and intervals.")] = 20,
     candidates: CandidatesOption = 20,
-    blend: Annotated[float, typer.Option("--blend", help="Weight of the cosine beside the logit.")] = 20.0,
+    blend: BlendOption = DEFAULT_BLEND,
     whole: Annotated[bool, typer.Option("--whole", help="One chunk a document, as BEIR's figures are made.")] = False,
     split: Annotated[str | None, typer.Option("--split", help="File of BEIR's qrels folder [test].")] = None,
     backend: BackendOption = Backend.auto,

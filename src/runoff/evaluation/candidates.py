@@ -11,13 +11,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..candidates import DEFAULT_FUSION, DEPTH, Rows, Scores
 from ..engine import Engine
+from ..fusion import Ranked, union
 from ..reranker import check_count, check_query
+from ..store import Generation
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,16 @@ class CandidateSource(Protocol):
     def candidates(self, question: str, timed: str) -> Pass: ...
 
 
+# The engine embeds the query in every mode, since blending needs its similarity to whatever was found.
+STEPS: Mapping[str, tuple[str, ...]] = {
+    "dense": ("embed", "dense"),
+    "lexical": ("embed", "lexical"),
+    "hybrid": ("embed", "dense", "lexical", "fuse"),
+}
+
+
 class EngineCandidates:
-    """Candidate passes over an engine's store.
+    """Candidate passes over an engine's store, as its search makes them.
 
     Args:
         engine: whose stages and store are used.
@@ -76,13 +86,16 @@ class EngineCandidates:
         names: what to call documents by stored id; those without a name keep the id.
     """
 
-    steps: Mapping[str, tuple[str, ...]] = {"dense": ("embed", "dense")}
-
     def __init__(self, engine: Engine, depth: int, names: Mapping[str, str] | None = None) -> None:
         check_count("candidates", depth)
         self._names = names or {}
         self._engine = engine
         self._depth = depth
+
+    @property
+    def steps(self) -> Mapping[str, tuple[str, ...]]:
+        """``STEPS``."""
+        return STEPS
 
     def candidates(self, question: str, timed: str) -> Pass:
         """The pass of a question, its runoff timed over the list of mode ``timed``.
@@ -92,39 +105,52 @@ class EngineCandidates:
             StoreError: there is no store, or it is damaged.
         """
         check_query(question)
-        generation, stages = self._engine.store.current(), self._engine.stages
-        encoder, clock = stages.encoder, _Clock()
+        generation, encoder, clock = self._engine.store.current(), self._engine.stages.encoder, _Clock()
         vector = encoder.encode([question])[0]
         clock.lap("embed")
-        rows, similarities = generation.index.search(vector, self._depth)
-        clock.lap("dense")
-        lists = {"dense": (rows, similarities)}
-        union = _union(lists, timed)
-        logits, rerank_ms = self._score(question, union, len(lists[timed][0]))
-        snapshot = generation.snapshot
-        cosines = snapshot.vectors[union] @ vector
-        ids = snapshot.chunks["id"]
-        stored = [bytes(key).decode("ascii") for key in snapshot.documents["id"][snapshot.chunks["document"][union]]]
-        documents = [self._names.get(key, key) for key in stored]
-        found = zip(ids[union].tolist(), documents, logits.tolist(), cosines.tolist(), strict=True)
+        lists = self._lists(generation, question, vector, clock)
+        rows = _union(lists, timed)
+        logits, rerank_ms = self._score(question, generation, rows, len(lists[timed].rows))
+        cosines = generation.dense.similarities(vector, rows)
+        chunks = {row: self._chunk(generation, row) for row in rows.tolist()}
+        found = zip(chunks.values(), logits.tolist(), cosines.tolist(), strict=True)
         return Pass(
-            chunks={chunk: Candidate(document, logit, cosine) for chunk, document, logit, cosine in found},
-            lists={mode: tuple(zip(ids[r].tolist(), s.tolist(), strict=True)) for mode, (r, s) in lists.items()},
+            chunks={chunk: Candidate(document, logit, cosine) for (chunk, document), logit, cosine in found},
+            lists={
+                mode: tuple((chunks[row][0], score) for row, score in zip(*_plain(ranked), strict=True))
+                for mode, ranked in lists.items()
+            },
             milliseconds=clock.laps,
             timed=timed,
             rerank_ms=rerank_ms,
         )
 
-    def _score(self, question: str, rows: NDArray[np.int64], timed: int) -> tuple[NDArray[np.float32], float]:
-        """Logits of chunk rows, and the milliseconds that the first ``timed`` of them took."""
-        stages, snapshot = self._engine.stages, self._engine.store.current().snapshot
-        scorer, tokenizer = stages.scorer, stages.tokenizer
+    def _lists(self, generation: Generation, question: str, vector: Scores, clock: _Clock) -> dict[str, Ranked]:
+        """The first ``depth`` passages of each mode."""
+        deep = max(self._depth, DEPTH)
+        dense = Ranked(*generation.dense.search(vector, deep))
+        clock.lap("dense")
+        lexical = Ranked(*generation.lexical.search(question, deep))
+        clock.lap("lexical")
+        similarities = generation.dense.similarities(vector, union(dense, lexical))
+        hybrid = DEFAULT_FUSION(dense, lexical, similarities, self._depth)
+        clock.lap("fuse")
+        return {"dense": dense.first(self._depth), "lexical": lexical.first(self._depth), "hybrid": hybrid}
+
+    def _score(self, question: str, generation: Generation, rows: Rows, timed: int) -> tuple[Scores, float]:
+        """Logits of passage rows, and the milliseconds that the first ``timed`` of them took."""
+        scorer, tokenizer, snapshot = self._engine.stages.scorer, self._engine.stages.tokenizer, generation.snapshot
         clock = _Clock()
         query_ids = tokenizer.encode(question)
-        first = scorer.score(query_ids, snapshot.passages(rows[:timed])).logits
+        first = scorer.score(query_ids, snapshot.token_cache(rows[:timed])).logits
         clock.lap("rerank")
-        rest = scorer.score(query_ids, snapshot.passages(rows[timed:])).logits
+        rest = scorer.score(query_ids, snapshot.token_cache(rows[timed:])).logits
         return np.concatenate([first, rest]), clock.laps["rerank"]
+
+    def _chunk(self, generation: Generation, row: int) -> tuple[int, str]:
+        """Id of the chunk that stands for a passage, and the name of its document."""
+        chunk = generation.snapshot.chunk(generation.snapshot.chunk_of(row))
+        return chunk.id, self._names.get(chunk.document_id, chunk.document_id)
 
 
 class _Clock:
@@ -140,7 +166,11 @@ class _Clock:
         self._last = now
 
 
-def _union(lists: Mapping[str, tuple[NDArray[np.int64], Any]], first: str) -> NDArray[np.int64]:
+def _union(lists: Mapping[str, Ranked], first: str) -> Rows:
     """Each row of any list once, those of mode ``first`` at the head."""
-    ordered = [lists[first][0], *(rows for mode, (rows, _) in lists.items() if mode != first)]
+    ordered = [lists[first].rows, *(ranked.rows for mode, ranked in lists.items() if mode != first)]
     return np.fromiter(dict.fromkeys(row for rows in ordered for row in rows.tolist()), dtype=np.int64)
+
+
+def _plain(ranked: Ranked) -> tuple[list[int], list[float]]:
+    return ranked.rows.tolist(), ranked.scores.tolist()

@@ -17,6 +17,7 @@ from .._version import __version__
 from ..chunking import ChunkSettings
 from ..engine import DEFAULT_CANDIDATES, Engine
 from ..errors import EvaluationError
+from ..ranking import DEFAULT_BLEND, check_blend
 from ..reranker import check_count
 from . import changes, collection, files, html, measures, plot, questions, summary
 from .candidates import EngineCandidates, Pass
@@ -24,13 +25,11 @@ from .collection import Collection, Query
 from .configurations import Configuration
 from .passes import PassFile
 from .summary import Comparison, Outcome
-from .texts import Texts
+from .texts import Texts, document_rows
 
 Progress = Callable[[str, int, int], None]
 
 DEFAULT_SEED = 20
-# Logits that one unit of cosine similarity is worth in a blend.
-BLEND = 20.0
 # As many words as no document has: the whole of it is one chunk.
 WHOLE = ChunkSettings(size=10_000_000)
 _BLOCK_DOCUMENTS = 256
@@ -53,10 +52,11 @@ class Settings:
     limit: int | None = None
     seed: int = DEFAULT_SEED
     candidates: int = DEFAULT_CANDIDATES
-    blend: float = BLEND
+    blend: float = DEFAULT_BLEND
 
     def __post_init__(self) -> None:
         check_count("candidates", self.candidates)
+        check_blend(self.blend)
         if self.limit is not None:
             check_count("limit", self.limit)
 
@@ -137,7 +137,7 @@ def from_questions(path: Path, engine: Engine) -> Labelled:
         StoreError: there is no store, or it is damaged.
     """
     snapshot = engine.store.current().snapshot
-    stored = snapshot.rows_by_document()
+    stored = document_rows(snapshot)
     queries = questions.load(path, stored)
     identity = {"data": collection.digest(path), "generation": snapshot.manifest.generation}
     facts = {"relevant documents not in the store": questions.absent(queries, stored)}
@@ -249,7 +249,7 @@ def _write(
     files.write_json(out / "changes.json", {name: [asdict(each) for each in rows] for name, rows in changed.items()})
     files.write_csv(out / "questions.csv", queries, found)
     files.write_json_lines(out / "questions.jsonl", files.questions(queries, found))
-    contexts = files.contexts(queries, passes, _of(found, "logit"), settings.blend, texts)
+    contexts = files.contexts(queries, passes, _of(found, "blend"), settings.blend, texts)
     files.write_json_lines(out / "contexts.jsonl", contexts)
     (out / "runs").mkdir(exist_ok=True)
     files.write_qrels(out / "runs" / "qrels.txt", queries)

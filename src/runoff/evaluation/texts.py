@@ -25,16 +25,16 @@ class Texts:
 
     @cached_property
     def _chunk_rows(self) -> dict[int, int]:
-        rows = np.flatnonzero(self.snapshot.alive)
+        rows = np.flatnonzero(self.snapshot.chunk_alive)
         return dict(zip(self.snapshot.chunks["id"][rows].tolist(), rows.tolist(), strict=True))
 
     @cached_property
     def _document_rows(self) -> dict[str, int]:
-        return self.snapshot.rows_by_document()
+        return document_rows(self.snapshot)
 
     def chunk(self, chunk_id: int) -> str:
         """The text of a chunk."""
-        return self.snapshot.text(self._chunk_rows[chunk_id])
+        return self.snapshot.chunk(self._chunk_rows[chunk_id]).text
 
     def label(self, document_id: str, characters: int = 200) -> str:
         """Title and beginning of a document, in one line; says so where the store does not have it."""
@@ -44,3 +44,12 @@ class Texts:
         document = self.snapshot.document(row)
         whole = " ".join(f"{document.title}: {document.body}".removeprefix(": ").split())
         return whole if len(whole) <= characters else f"{whole[:characters].rstrip()}…"
+
+
+def document_rows(snapshot: Snapshot) -> dict[str, int]:
+    """Row of each live document by its id."""
+    rows = np.flatnonzero(snapshot.document_alive)
+    return {
+        key.decode("ascii"): row
+        for key, row in zip(snapshot.documents["id"][rows].tolist(), rows.tolist(), strict=True)
+    }
