@@ -164,11 +164,11 @@ def run(labelled: Labelled, out: Path, settings: Settings, progress: Progress) -
 
 
 def draw(queries: Sequence[Query], limit: int | None, seed: int) -> tuple[Query, ...]:
-    """At most ``limit`` queries, drawn without repetition by ``seed``, in their order."""
+    """At most ``limit`` queries, drawn without repetition by ``seed``; those of a smaller limit come first."""
     if limit is None or limit >= len(queries):
         return tuple(queries)
-    chosen = np.random.default_rng(seed).choice(len(queries), limit, replace=False)
-    return tuple(queries[index] for index in sorted(chosen.tolist()))
+    order = np.random.default_rng(seed).permutation(len(queries))
+    return tuple(queries[index] for index in order[:limit].tolist())
 
 
 def make_folder(out: Path) -> None:
