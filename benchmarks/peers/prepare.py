@@ -6,7 +6,7 @@ Run it where openvino and nncf are installed:
 
 FOLDER and FILE are the recovered checkpoint, the 8-bit ONNX file that it was recovered from, and the fp32 artifact that
 `runoff models export` made of it (docs/models.md). The 8-bit OpenVINO file is made here, by NNCF's static quantisation
-on 200 pairs of neighbouring texts from the corpus.
+on 40 pairs of neighbouring texts from the corpus.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import json
 import shutil
 from pathlib import Path
 
-PAIRS = 200
+PAIRS = 40
 
 
 def main() -> None:
