@@ -176,7 +176,8 @@ def _facts(summary: Mapping[str, Any]) -> str:
         asked += f" of {summary['questions in all']}, drawn by seed {settings['seed']}"
     return (
         f"{asked}; {summary['documents']:,} documents, {summary['chunks']:,} chunks, {settings['candidates']} "
-        f"candidates, blend {settings['blend']:g}; {summary['backend']} backend, {machine['cpu']}, {machine['threads']} threads.\n"
+        f"candidates, blend {settings['blend']:g}; {summary['backend']} backend, {machine['cpu']}, "
+        f"{machine['threads']} threads.\n"
     )
 
 
