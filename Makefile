@@ -6,7 +6,7 @@ ROUNDS ?= 4
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(wildcard src/_native/*)
 
-.PHONY: demo test test-kernels sanitize lint wheel bench docs clean
+.PHONY: demo test test-kernels sanitize lint wheel bench docs clean bench-quick peers
 
 demo: $(VENV)/.installed
 	$(BIN)/runoff demo
@@ -43,16 +43,36 @@ lint: $(VENV)/.installed-test
 wheel: $(VENV)/.installed
 	$(BIN)/python -m pip wheel --no-deps --wheel-dir dist .
 
-# DATA is a folder of labelled collections; STOCK and FP32 are described in docs/models.md.
+# DATA is a folder of labelled collections; STOCK and FP32 are described in docs/models.md, MODELS in benchmarks/README.md,
+# BI_ENCODER is a folder with the checkpoint of all-MiniLM-L6-v2.
+PEERS ?= .peers
+TEXT = $(DATA)/nq_passages/corpus.jsonl.gz
+CONTEST = --text $(TEXT) --models $(MODELS) --venvs $(PEERS)
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/assembly.py --text $(DATA)/nq_passages/corpus.jsonl.gz --json benchmarks/results/assembly.json
 	$(BIN)/python benchmarks/rerank_plan.py --text $(DATA)/nq_passages/corpus.jsonl.gz --stock $(STOCK) --json benchmarks/results/rerank_plan.json
 	$(BIN)/python benchmarks/native.py --text $(DATA)/nq_passages/corpus.jsonl.gz --json benchmarks/results/native.json
 	$(BIN)/python benchmarks/quantisation.py --collection $(DATA)/nq_passages --fp32 $(FP32) --json benchmarks/results/quantisation.json
 	$(BIN)/python benchmarks/first_answer.py --json benchmarks/results/first_answer.json
+	$(BIN)/python benchmarks/rerank_peers.py $(CONTEST) --collection $(DATA)/nq_passages $(DATA)/fiqa_test --json benchmarks/results/rerank_peers.json
+	$(BIN)/python benchmarks/determinism.py $(CONTEST) --json benchmarks/results/determinism.json
+	$(BIN)/python benchmarks/depth.py $(CONTEST) --json benchmarks/results/depth.json
+	$(BIN)/python benchmarks/concurrency.py $(CONTEST) --json benchmarks/results/concurrency.json
+	$(BIN)/python benchmarks/first_stage.py --venvs $(PEERS) --json benchmarks/results/first_stage.json
+	$(BIN)/python benchmarks/end_to_end.py --collection $(DATA)/nq_passages --models $(MODELS) --bi-encoder $(BI_ENCODER) --venvs $(PEERS) --json benchmarks/results/end_to_end.json
+
+bench-quick: $(VENV)/.installed
+	$(BIN)/python benchmarks/quick.py
+
+peers:
+	for name in st ort ov st-ov; do \
+	  $(PYTHON) -m venv $(PEERS)/$$name && \
+	  $(PEERS)/$$name/bin/python -m pip install --quiet -r benchmarks/peers/requirements-$$name.txt || exit 1; \
+	done
 
 docs: $(VENV)/.installed
 	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/evaluation_page.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info src/runoff/*.so src/_native/pairs.c src/_native/bm25.c src/_native/scan.c
