@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import report_peers
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -63,6 +65,13 @@ Over the demo store. Import, load and search are measured inside the process; th
 printing.
 """
 
+ABSENT = """## What is not measured here
+
+- flash-rerank: the package index has no distribution of it for this Python and platform.
+- Share of the int8 peak of the peers: useful GOPS stand in its place.
+- A million vectors, ingest of feeds by the byte, and the demo store end to end.
+"""
+
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -77,7 +86,9 @@ def build() -> str:
     """The page's text."""
     parts = [HEAD, _rerank(_read("rerank_plan")), _native(_read("native")), _assembly(_read("assembly"))]
     parts += [_quantisation(_read("quantisation")), _first(_read("first_answer"))]
-    return "\n".join(parts)
+    found = {path.stem: _read(path.stem) for path in RESULTS.glob("*.json")}
+    parts += ["\n".join([words, tables, _note(record)]) for words, record, tables in report_peers.sections(found)]
+    return "\n".join([*parts, ABSENT])
 
 
 def _read(name: str) -> dict[str, Any]:
@@ -139,13 +150,17 @@ def _first(record: Mapping[str, Any]) -> str:
 def _section(words: str, record: Mapping[str, Any], head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
     table = [head, ("---",) * len(head), *rows]
     lines = ["| " + " | ".join(map(str, row)) + " |" for row in table]
+    return "\n".join([words, *lines, "", _note(record)])
+
+
+def _note(record: Mapping[str, Any]) -> str:
+    """Machine, versions and how to rerun."""
     machine = record["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    note = (
+    return (
         f"{machine['cpu']}, {machine['threads']} threads, Python {machine['python']}, {versions}. "
         f"`python benchmarks/{record['benchmark']}.py --help` tells how to rerun it.\n"
     )
-    return "\n".join([words, *lines, "", note])
 
 
 def _ms(times: Mapping[str, float]) -> str:
