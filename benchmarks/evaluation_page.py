@@ -21,9 +21,11 @@ CONTEXT = "context precision@5"
 
 HEAD = """# Evaluation: does reranking help on your data, and what does it cost?
 
-    pip install 'runoff[eval]'
-    runoff eval FOLDER --out results
-    runoff eval QUESTIONS.jsonl --store DIR --out results
+```console
+$ pip install 'runoff[eval]'
+$ runoff eval FOLDER --out results
+$ runoff eval QUESTIONS.jsonl --store DIR --out results
+```
 
 `FOLDER` holds a labelled collection: `corpus.jsonl`, `queries.jsonl`, `qrels.tsv`, or the files of BEIR, each plain or
 gzipped. It is ingested into a store inside the results' folder; `--whole` makes each document one chunk with its title

@@ -180,7 +180,7 @@ def commands() -> Iterator[tuple[str, Any]]:
 def test_every_command_and_option_has_help() -> None:
     found = dict(commands())
     expected = {
-        *("ingest", "refresh", "sources", "search", "prompt", "delete", "compact", "verify"),
+        *("ingest", "refresh", "sources", "search", "prompt", "delete", "compact", "verify", "eval"),
         *("info", "demo", "models"),
     }
     assert set(found) == expected | {"models list", "models verify", "models export"}
