@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import QueryError
+
+Table: TypeAlias = NDArray[np.float64]
+Row: TypeAlias = NDArray[np.float64]
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
@@ -41,32 +45,30 @@ class Difference:
     worse: int
 
 
-def compare(scores: Sequence[float], baseline: Sequence[float], *, seed: int) -> Difference:
-    """The difference of two rankings' scores.
+def compare(scores: Table, baseline: Table, *, seed: int) -> list[Difference]:
+    """The difference of two rankings' scores, or of several pairs of rankings over the same questions.
 
     Args:
-        scores: the score of each question, any unit.
-        baseline: the other ranking's, for the same questions in the same order.
+        scores: float64, shape [questions, pairs], any unit.
+        baseline: the other rankings', of the same shape, the same question in the same row.
         seed: of the resampling; the same seed gives the same result.
 
+    Returns:
+        For each column its difference, which does not depend on the other columns.
+
     Raises:
-        QueryError: there is no question, or the counts differ.
+        QueryError: there is no question, or the shapes differ.
     """
-    if not scores or len(scores) != len(baseline):
-        raise QueryError(f"{len(scores)} and {len(baseline)} scores; expected one a question for both, at least one")
-    gaps = np.asarray(scores, dtype=np.float64) - np.asarray(baseline, dtype=np.float64)
-    low, high = interval(gaps, seed=seed)
-    return Difference(
-        mean=float(gaps.mean()),
-        low=low,
-        high=high,
-        p=randomisation(gaps, seed=seed),
-        better=int((gaps > 0).sum()),
-        worse=int((gaps < 0).sum()),
-    )
+    if not len(scores) or scores.shape != baseline.shape:
+        raise QueryError(f"scores of shapes {scores.shape} and {baseline.shape}; expected the same questions for both")
+    gaps = scores - baseline
+    lows, highs = intervals(gaps, seed=seed)
+    p, better, worse = randomisation(gaps, seed=seed), (gaps > 0).sum(axis=0), (gaps < 0).sum(axis=0)
+    columns = (each.tolist() for each in (gaps.mean(axis=0), lows, highs, p, better, worse))
+    return [Difference(*figures) for figures in zip(*columns, strict=True)]
 
 
-def randomisation(gaps: NDArray[np.float64], *, seed: int) -> float:
+def randomisation(gaps: Table, *, seed: int) -> Row:
     """Two-sided p of the paired randomisation test (Fisher's; Smucker, Allan and Carterette, CIKM 2007).
 
     Were there no difference, each question's gap would as soon have the other sign. p is the share of sign assignments
@@ -74,38 +76,44 @@ def randomisation(gaps: NDArray[np.float64], *, seed: int) -> float:
     else of 10,000 drawn ones with the observed one among them (p = (1 + hits) / (1 + draws), so never 0).
 
     Args:
-        gaps: float64, shape [questions].
+        gaps: float64, shape [questions, pairs].
         seed: of the draws.
+
+    Returns:
+        float64, shape [pairs].
     """
-    moved = np.abs(gaps[gaps != 0])
-    if not moved.size:
-        return 1.0
     # A mean that ties with the observed one must count although its terms were added in another order.
-    observed = abs(float(gaps.sum())) - 1e-9
-    if moved.size <= EXACT:
-        signs = 1.0 - 2.0 * ((np.arange(2**moved.size)[:, None] >> np.arange(moved.size)) & 1)
-        return float((np.abs(signs @ moved) >= observed).mean())
+    observed = np.abs(gaps.sum(axis=0)) - 1e-9
+    hits = np.zeros(gaps.shape[1])
     rng = np.random.default_rng(seed)
-    hits = sum(
-        int((np.abs((1.0 - 2.0 * rng.integers(0, 2, size=(rows, moved.size))) @ moved) >= observed).sum())
-        for rows in _blocks()
-    )
-    return (1 + hits) / (1 + RESAMPLES)
+    for rows in _blocks():
+        signs = 1.0 - 2.0 * rng.integers(0, 2, size=(rows, len(gaps)), dtype=np.int8)
+        hits += (np.abs(signs @ gaps) >= observed).sum(axis=0)
+    p = (1 + hits) / (1 + RESAMPLES)
+    few = np.flatnonzero((gaps != 0).sum(axis=0) <= EXACT)
+    p[few] = [_exact(column[column != 0], seen) for column, seen in zip(gaps.T[few], observed[few], strict=True)]
+    return np.asarray(p)
 
 
-def interval(values: NDArray[np.float64], *, seed: int) -> tuple[float, float]:
-    """The 95% bootstrap interval of a mean by percentiles (Efron 1979), from 10,000 resamples of the questions.
+def intervals(values: Table, *, seed: int) -> tuple[Row, Row]:
+    """95% bootstrap intervals of means by percentiles (Efron 1979), from 10,000 resamples of the questions.
 
     Args:
-        values: float64, shape [questions], at least one.
+        values: float64, shape [questions, columns], at least one question.
         seed: of the resampling.
+
+    Returns:
+        Lower and upper ends: float64, shape [columns] each.
     """
+    size = len(values)
     rng = np.random.default_rng(seed)
-    means = np.concatenate(
-        [values[rng.integers(0, values.size, size=(rows, values.size))].mean(axis=1) for rows in _blocks()]
-    )
-    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return float(low), float(high)
+    means = []
+    for rows in _blocks():
+        drawn = rng.integers(0, size, size=(rows, size)) + size * np.arange(rows)[:, None]
+        counts = np.bincount(drawn.ravel(), minlength=rows * size).reshape(rows, size)
+        means.append(counts @ values / size)
+    low, high = np.quantile(np.concatenate(means), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
+    return low, high
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -122,3 +130,9 @@ def _blocks() -> Iterator[int]:
     yield from [_BLOCK] * (RESAMPLES // _BLOCK)
     if RESAMPLES % _BLOCK:
         yield RESAMPLES % _BLOCK
+
+
+def _exact(moved: Row, observed: float) -> float:
+    """The share of all sign assignments of a few gaps that are as far from 0 as observed."""
+    signs = 1.0 - 2.0 * ((np.arange(2**moved.size)[:, None] >> np.arange(moved.size)) & 1)
+    return float((np.abs(signs @ moved) >= observed).mean())

@@ -38,10 +38,8 @@ class Outcome:
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
         """By measure, the 95% bootstrap interval of the mean."""
-        return {
-            name: significance.interval(np.asarray(values), seed=self.seed)
-            for name, values in self.stage.scores.items()
-        }
+        lows, highs = significance.intervals(np.array(list(self.stage.scores.values())).T, seed=self.seed)
+        return dict(zip(self.stage.scores, zip(lows.tolist(), highs.tolist(), strict=True), strict=True))
 
     def to_dict(self) -> dict[str, Any]:
         """Means, intervals and times, as ``summary.json`` has them."""
@@ -107,12 +105,17 @@ def outcomes(
 
 def compare(found: Sequence[Outcome], seed: int) -> tuple[Comparison, ...]:
     """Every comparison by every measure."""
-    by_configuration = {outcome.configuration: outcome.stage for outcome in found}
-    pairs = configurations.comparisons(list(by_configuration))
+    scores = {outcome.configuration: outcome.stage.scores for outcome in found}
+    pairs = configurations.comparisons(list(scores))
+    asked = [(name, one, other) for name in measures.NAMES for one, other in pairs]
+    ones = np.array([scores[one][name] for name, one, _ in asked]).T
+    others = np.array([scores[other][name] for name, _, other in asked]).T
+    differences = significance.compare(ones, others, seed=seed)
+    families = [differences[first : first + len(pairs)] for first in range(0, len(asked), len(pairs))]
+    adjusted = [p for family in families for p in significance.holm([each.p for each in family])]
     return tuple(
-        Comparison(one.name, other.name, name, difference, adjusted)
-        for name in measures.NAMES
-        for (one, other), difference, adjusted in _family(pairs, by_configuration, name, seed)
+        Comparison(one.name, other.name, name, difference, p)
+        for (name, one, other), difference, p in zip(asked, differences, adjusted, strict=True)
     )
 
 
@@ -129,17 +132,3 @@ def quantiles(milliseconds: Sequence[float]) -> dict[str, Any]:
     stage = Stage("", {}, tuple(milliseconds))
     p50, p95 = (stage.percentile(share) if milliseconds else None for share in QUANTILES)
     return {"timed": len(milliseconds), "p50_ms": p50, "p95_ms": p95}
-
-
-def _family(
-    pairs: Sequence[tuple[Configuration, Configuration]],
-    stages: Mapping[Configuration, Stage],
-    measure: str,
-    seed: int,
-) -> list[tuple[tuple[Configuration, Configuration], Difference, float]]:
-    differences = [
-        significance.compare(stages[one].scores[measure], stages[other].scores[measure], seed=seed)
-        for one, other in pairs
-    ]
-    adjusted = significance.holm([difference.p for difference in differences])
-    return list(zip(pairs, differences, adjusted, strict=True))
