@@ -17,6 +17,8 @@ RunoffError
     StoreMismatchError     made by other models or settings
     StoreLockedError       another process is writing
   ExportError          a checkpoint that cannot become an artifact
+  OverloadedError      as many calls wait as may
+  DeadlineError        a call that was not done in its time
 
 A message says what came, what was expected and what to do, in that order.
 """
@@ -88,3 +90,15 @@ class StoreLockedError(StoreError):
 
 class ExportError(RunoffError):
     """A checkpoint cannot be exported within its tolerance."""
+
+
+class OverloadedError(RunoffError):
+    """As many calls wait as may; ``retry_after`` is the number of seconds after which to try again."""
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class DeadlineError(RunoffError):
+    """A call was not done in the time that it was given."""
