@@ -14,6 +14,7 @@ import urllib3
 
 from . import identity
 from ._version import __version__
+from .addresses import PublicPoolManager
 from .errors import FetchError
 
 USER_AGENT = f"runoff/{__version__} (feed reader; a Python library)"
@@ -35,6 +36,7 @@ class FetchSettings:
             for one document at a time.
         max_wait_seconds: longest wait that a server may ask for by ``Retry-After``; above it the fetch fails at once.
         redirects: most redirects followed.
+        public_only: whether private, loopback and other special addresses are refused, also by redirect or name.
     """
 
     connect_seconds: float = 10.0
@@ -45,6 +47,7 @@ class FetchSettings:
     backoff_seconds: float = 0.5
     max_wait_seconds: float = 30.0
     redirects: int = 5
+    public_only: bool = False
 
 
 DEFAULT = FetchSettings()
@@ -165,7 +168,8 @@ def _within(seconds: float, url: str, get: Callable[[], Fetched]) -> Fetched:
 def _get(url: str, headers: dict[str, str], settings: FetchSettings) -> Fetched:
     deadline = time.monotonic() + settings.total_seconds
     timeout = urllib3.Timeout(connect=settings.connect_seconds, read=settings.read_seconds)
-    with urllib3.PoolManager(timeout=timeout, retries=False, headers=headers) as pool:
+    manager = PublicPoolManager if settings.public_only else urllib3.PoolManager
+    with manager(timeout=timeout, retries=False, headers=headers) as pool:
         try:
             final, response = _follow(pool, redacted(url).strip(), settings.redirects)
             try:

@@ -1,0 +1,210 @@
+"""The service's own endpoints: search, prompt, ingest, documents, trials and jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+
+from .. import identity, records
+from ..admission import Ticket
+from ..documents import Document
+from ..engine import Engine
+from ..errors import SourceError, StoreLockedError
+from ..results import SearchResult
+from . import jobs, limits
+from .access import Record
+from .jobs import Job, Progress
+from .problems import Problem
+from .schemas import (
+    Deleted,
+    DocumentRecord,
+    ErrorAnswer,
+    IngestRequest,
+    PromptAnswer,
+    PromptRequest,
+    SearchRequest,
+    TrialRequest,
+)
+from .service import Service, respond, service_of
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": ErrorAnswer, "description": "The request cannot be answered; the message says why."},
+    "5XX": {"model": ErrorAnswer, "description": "Not the request's fault; see the code."},
+}
+COMPUTING = ("/search", "/prompt")
+_LOCKED_WAIT = 0.1
+
+router = APIRouter(tags=["retrieval"], responses=ERRORS)
+DocumentId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="16 hexadecimal digits, as hits carry them.")]
+
+
+@router.post("/search", response_model=SearchResult)
+async def search(body: SearchRequest, request: Request) -> Response:
+    """The chunks that answer a query best, where the first stage had them, and the time of each stage."""
+    service = service_of(request)
+    options = body.engine_options()
+
+    def call(ticket: Ticket, record: Record) -> Response:
+        engine = service.engine_of(body.backend, body.trial)
+        result = engine.search(body.query, body.top_n, body.candidates, **options)
+        _note(service, record, result, body.query, max(body.top_n, body.candidates))
+        return respond(result)
+
+    return await service.compute(request, call, body.timeout_ms)
+
+
+@router.post("/prompt", response_model=PromptAnswer)
+async def prompt(body: PromptRequest, request: Request) -> Response:
+    """A prompt with the best chunks that fit a token budget, and the search that chose them."""
+    service = service_of(request)
+    options = body.engine_options()
+
+    def call(ticket: Ticket, record: Record) -> Response:
+        engine = service.engine_of(body.backend, body.trial)
+        began = time.perf_counter()
+        built, result = engine.prompt(body.question, max_tokens=body.max_tokens, candidates=body.candidates, **options)
+        rest = max(0.0, (time.perf_counter() - began) * 1e3 - result.timings_ms.total)
+        _note(service, record, result, body.question, body.candidates)
+        record.stages_ms["prompt"] = rest
+        record.facts["prompt_tokens"] = built.tokens
+        return respond(PromptAnswer(built, result, rest))
+
+    return await service.compute(request, call, body.timeout_ms)
+
+
+@router.post("/ingest", status_code=202, response_model=Job)
+async def ingest(body: IngestRequest, request: Request) -> Response:
+    """Store documents in the background; the answer names the job, which ``GET /jobs/{id}`` tells about."""
+    service = service_of(request)
+    if not body.documents and not body.urls:
+        raise Problem(422, "nothing_given", "documents: got none; expected some", field="documents")
+    if body.urls and not service.settings.allow_urls:
+        raise Problem(403, "urls_forbidden", "urls: this service reads no addresses for clients", field="urls")
+    for position, url in enumerate(body.urls):
+        if not identity.is_web(url):
+            field = f"urls.{position}"
+            raise Problem(422, "not_an_address", f"{field}: expected an http or https address", field=field)
+    documents, warnings = await asyncio.to_thread(_parsed, body.documents)
+
+    def work(progress: Progress) -> list[dict[str, Any]]:
+        reports: list[dict[str, Any]] = []
+        if documents:
+            progress("documents", 0, len(documents))
+            stored = asdict(service.engine.add(documents))
+            progress("documents", len(documents), len(documents))
+            reports.append({**stored, "source": "documents", "warnings": list(warnings)})
+        return reports + service.read_addresses(body.urls, progress)
+
+    return respond(service.jobs.submit("ingest", work), 202)
+
+
+@router.post("/refresh", status_code=202, response_model=Job)
+async def refresh(request: Request) -> Response:
+    """Read the sources that the operator named anew, in the background."""
+    service = service_of(request)
+    names = service.settings.sources
+    if not names:
+        raise Problem(409, "no_sources", "this service was started without --source, so there is nothing to refresh")
+    return respond(
+        service.jobs.submit("refresh", lambda progress: service.read_sources(service.engine, names, progress)), 202
+    )
+
+
+@router.post("/trials", status_code=202, response_model=Job)
+async def try_out(body: TrialRequest, request: Request) -> Response:
+    """Make a store of its own from some files, to search them with ``trial`` in the body of a search."""
+    service = service_of(request)
+    files = [(file.name, file.data) for file in body.files]
+    trial = await asyncio.to_thread(service.trials.create, files)
+
+    def work(progress: Progress) -> list[dict[str, Any]]:
+        engine = service.engine_of(None, trial)
+        return service.read_sources(engine, [str(service.trials.files(trial))], progress)
+
+    return respond(service.jobs.submit("trial", work, trial=trial), 202)
+
+
+@router.get("/jobs/{job_id}", response_model=Job)
+async def job(job_id: Annotated[str, Path(pattern=jobs.ID_PATTERN)], request: Request) -> Response:
+    """How far a background job is, and what came of it."""
+    return respond(service_of(request).jobs.get(job_id))
+
+
+@router.get("/documents/{document_id}", response_model=Document)
+async def document(document_id: DocumentId, request: Request) -> Response:
+    """A stored document as a whole."""
+    service = service_of(request)
+
+    def call(ticket: Ticket, record: Record) -> Response:
+        found = _find(service.engine, document_id)
+        if found is None:
+            raise _unknown()
+        source = found.source if identity.is_web(found.source) else found.source.rpartition("/")[2]
+        return respond({**asdict(found), "source": source})
+
+    return await service.compute(request, call)
+
+
+@router.delete("/documents/{document_id}", response_model=Deleted)
+async def delete(document_id: DocumentId, request: Request) -> Response:
+    """Remove a document. Once this is answered, no search finds it."""
+    service = service_of(request)
+
+    def call(ticket: Ticket, record: Record) -> Response:
+        while True:
+            try:
+                removed = service.engine.delete(document_id)
+                break
+            except StoreLockedError:
+                if (ticket.remaining() or 0) < 20 * _LOCKED_WAIT:
+                    raise
+                time.sleep(_LOCKED_WAIT)
+                ticket.check()
+        if not removed:
+            raise _unknown()
+        return respond({"id": document_id, "deleted": True})
+
+    return await service.compute(request, call, limits.DELETE_MS)
+
+
+def _note(service: Service, record: Record, result: SearchResult, query: str, candidates: int) -> None:
+    """Put a search into the log line and the metrics."""
+    times = asdict(result.timings_ms)
+    times.pop("total")
+    record.stages_ms |= times
+    record.facts |= {"hits": len(result.hits), "backend": result.backend, "generation": result.generation}
+    if service.settings.log_texts:
+        record.facts["query"] = query
+    metrics = service.metrics
+    if result.reranked:
+        metrics.scored.inc(candidates)
+        metrics.token_cache.labels("hit").inc(candidates)
+    if result.query_truncated:
+        metrics.truncations.labels("query").inc()
+    metrics.truncations.labels("passage").inc(sum(hit.truncated for hit in result.hits))
+
+
+def _parsed(given: list[DocumentRecord]) -> tuple[tuple[Document, ...], tuple[str, ...]]:
+    """Documents from records, as ``runoff ingest`` makes them from a file of JSON Lines."""
+    if not given:
+        return (), ()
+    lines = "\n".join(json.dumps(record.model_dump(exclude_none=True)) for record in given)
+    try:
+        return records.parse(lines, "documents")
+    except SourceError as error:
+        raise Problem(422, "documents_unusable", str(error), field="documents") from None
+
+
+def _find(engine: Engine, document_id: str) -> Document | None:
+    snapshot = engine.store.current().snapshot
+    row = snapshot.rows_by_document().get(document_id)
+    return None if row is None else snapshot.document(row)
+
+
+def _unknown() -> Problem:
+    return Problem(404, "document_unknown", "document_id: no such document", field="document_id")
