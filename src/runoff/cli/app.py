@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import ModelError
+from ..errors import ModelError, QueryError
 
 app = typer.Typer(
     name="runoff",
@@ -281,6 +281,60 @@ def evaluate(
 
     settings = {"limit": limit, "seed": seed, "candidates": candidates, "blend": blend}
     evaluation.run(target, store, out, open_engine, whole=whole, split=split, settings=settings, as_json=as_json)
+
+
+@app.command()
+def serve(
+    store: StoreOption = DEFAULT_STORE,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a free one.")] = 8080,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that share port and store.")] = 1,
+    source: Annotated[list[str] | None, typer.Option("--source", help="What POST /refresh reads; repeatable.")] = None,
+    api_key: Annotated[
+        str | None, typer.Option("--api-key", envvar="RUNOFF_API_KEY", help="Key that requests must show.")
+    ] = None,
+    allow_anonymous: Annotated[
+        bool, typer.Option("--allow-anonymous", help="Serve the network without a key.")
+    ] = False,
+    allow_host: Annotated[list[str] | None, typer.Option("--allow-host", help="Further name of the service.")] = None,
+    allow_urls: Annotated[
+        bool, typer.Option("--allow-urls", help="Let clients name feeds on the web to read.")
+    ] = False,
+    running: Annotated[int | None, typer.Option("--running", help="Calls that compute at once [cores].")] = None,
+    waiting: Annotated[int | None, typer.Option("--waiting", help="Calls that may wait [8 a core].")] = None,
+    timeout_ms: Annotated[int, typer.Option("--timeout-ms", min=1, help="Time of a request that sets none.")] = 30_000,
+    body_bytes: Annotated[int, typer.Option("--body-bytes", min=1, help="Most bytes of a body.")] = 4_000_000,
+    log_texts: Annotated[bool, typer.Option("--log-texts", help="Show queries in the log.")] = False,
+    backend: BackendOption = Backend.auto,
+    threads: ThreadsOption = None,
+) -> None:
+    """Serve search, prompts, reranking and embeddings over HTTP (needs the extra `serve`)."""
+    try:
+        from ..serve import launch
+        from ..serve.settings import Settings
+    except ImportError as error:
+        raise QueryError(f"{error.name} is not installed; pip install 'runoff[serve]'") from error
+
+    launch.run(
+        Settings(
+            store=store,
+            host=host,
+            port=port,
+            workers=workers,
+            backend=backend.value,
+            threads=threads,
+            running=running,
+            waiting=waiting,
+            timeout_ms=timeout_ms,
+            body_bytes=body_bytes,
+            api_key=api_key,
+            allow_anonymous=allow_anonymous,
+            allowed_hosts=tuple(allow_host or ()),
+            allow_urls=allow_urls,
+            sources=tuple(name if "://" in name else str(Path(name).resolve()) for name in source or ()),
+            log_texts=log_texts,
+        )
+    )
 
 
 @app.command()
