@@ -12,7 +12,7 @@ from . import logs
 from .bodies import ClientGoneError
 from .gate import App, Message, Receive, Scope, Send
 from .metrics import Metrics
-from .problems import Problem
+from .problems import Problem, failed
 
 CLIENT_GONE = 499
 _KEY = "runoff.record"
@@ -84,7 +84,7 @@ class Access:
         except Exception as error:
             logs.failure("a request failed", error, {"request": record.request_id})
             if record.status == CLIENT_GONE:
-                await _answer(_failed(), scope, answered)
+                await _answer(failed(), scope, answered)
         finally:
             self._finish(scope, record, time.perf_counter() - began)
 
@@ -119,10 +119,6 @@ async def _answer(problem: Problem, scope: Scope, send: Send) -> None:
 
 
 _ENCODED = [(name.encode("ascii"), value.encode("ascii")) for name, value in _HEADERS.items()]
-
-
-def _failed() -> Problem:
-    return Problem(500, "internal", "the service failed at this request; its log says why")
 
 
 def _request_id(scope: Scope) -> str:

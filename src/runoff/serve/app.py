@@ -27,20 +27,23 @@ COMPUTING = frozenset((*routes.COMPUTING, *rerank.COMPUTING, *embeddings.COMPUTI
 _DESCRIPTION = "Two-stage retrieval on plain CPUs: vector search narrows, a cross-encoder decides."
 
 
-def create(settings: Settings, runtime: Path, engine: Engine | None = None) -> App:
-    """The service as an ASGI application.
+def create(settings: Settings, runtime: Path) -> App:
+    """The service over the store that the settings name, as an ASGI application.
 
     Args:
         settings: the operator's.
         runtime: folder for jobs and trials, which the workers of one service share.
-        engine: over the store; None opens the one that the settings name.
 
     Raises:
         StoreError: the store is damaged, or was made with other models or settings.
         ModelError: a model is not installed or damaged.
     """
-    engine = engine or Engine.open(settings.store, backend=settings.backend, threads=settings.threads)
-    service = Service(settings, engine, runtime)
+    engine = Engine.open(settings.store, backend=settings.backend, threads=settings.threads)
+    return build(Service(settings, engine, runtime))
+
+
+def build(service: Service) -> App:
+    """A service as an ASGI application: its routes, and around them the gate and the access log."""
     app = FastAPI(
         title="Runoff",
         version=__version__,
@@ -57,7 +60,8 @@ def create(settings: Settings, runtime: Path, engine: Engine | None = None) -> A
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RunoffError, _on_error)
     app.add_exception_handler(Problem, _on_problem)
-    return Access(Gate(app, settings, service.admission, COMPUTING), service.metrics)
+    app.add_exception_handler(Exception, _on_failure)
+    return Access(Gate(app, service.settings, service.admission, COMPUTING), service.metrics)
 
 
 @asynccontextmanager
@@ -100,6 +104,10 @@ async def _on_http(request: Request, error: Exception) -> Response:
     response = _answer(problem, request)
     response.headers.update(error.headers or {})
     return response
+
+
+async def _on_failure(request: Request, error: Exception) -> Response:
+    return _answer(problems.failed(), request)  # the error goes on to the access layer, which logs it
 
 
 def _answer(problem: Problem, request: Request) -> Response:

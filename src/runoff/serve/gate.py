@@ -49,7 +49,7 @@ class Gate:
             return
         body = Body(self._budget, self._settings.body_bytes, self._settings.body_seconds)
         try:
-            headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             self._check(scope, headers)
             length, encoding = headers.get("content-length"), headers.get("content-encoding", "").strip().lower()
             data = await body.read(receive, length, encoding)

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 import uvicorn
+from prometheus_client import disable_created_metrics
 
 from ..errors import QueryError
 from . import app, logs, metrics
@@ -53,6 +54,7 @@ def run(settings: Settings) -> None:
 
 def serve(settings: Settings, runtime: Path, listening: socket.socket) -> None:
     """Serve with this process alone."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]
     config = uvicorn.Config(
         app.create(settings, runtime),
         lifespan="on",

@@ -27,6 +27,11 @@ from ..errors import (
 from . import logs
 
 _MESSAGE_CHARACTERS = 500
+_EXPECTED = {
+    "extra_forbidden": "not a field of this request",
+    "missing": "expected, and not there",
+    "model_attributes_type": "expected a JSON object, with Content-Type: application/json",
+}
 _TYPES = {401: "authentication", 403: "forbidden", 404: "not_found", 429: "overloaded", 504: "deadline"}
 
 
@@ -87,6 +92,11 @@ def of_error(error: RunoffError) -> Problem:
     return _hidden(error)
 
 
+def failed() -> Problem:
+    """What the client is told of an error that nobody expected."""
+    return Problem(500, "internal", "the service failed at this request; its log says why")
+
+
 def _hidden(error: RunoffError) -> Problem:
     """An error whose text is for the operator: it may name paths."""
     logs.failure("a request failed", error)
@@ -101,8 +111,6 @@ def of_validation(errors: Sequence[Mapping[str, Any]]) -> Problem:
     place = [str(part) for part in first["loc"]]
     field = ".".join(place[1:] or place)
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return Problem(422, str(first["type"]), f"{field}: {_lowered(str(first['msg']))}{more}", field=field)
-
-
-def _lowered(message: str) -> str:
-    return message[:1].lower() + message[1:]
+    said = str(first["msg"])
+    expected = _EXPECTED.get(first["type"], said[:1].lower() + said[1:])
+    return Problem(422, str(first["type"]), f"{field}: {expected}{more}", field=field)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Base64Bytes, BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, WithJsonSchema
 
 from ..engine import DEFAULT_MAX_TOKENS, DEFAULT_TOP
 from ..prompt import Prompt
@@ -19,6 +20,16 @@ Query = Annotated[StrictStr, Field(min_length=1, max_length=limits.QUERY_CHARACT
 Text = Annotated[StrictStr, Field(max_length=limits.TEXT_CHARACTERS)]
 Name = Annotated[StrictStr, Field(max_length=limits.NAME_CHARACTERS)]
 Url = Annotated[StrictStr, Field(min_length=1, max_length=limits.URL_CHARACTERS)]
+
+
+def _decoded(value: object) -> bytes:
+    try:
+        return base64.b64decode(str(value), validate=True)
+    except ValueError:
+        raise ValueError("expected base64") from None
+
+
+Data = Annotated[bytes, BeforeValidator(_decoded), WithJsonSchema({"type": "string", "contentEncoding": "base64"})]
 
 
 def example(value: dict[str, Any]) -> ConfigDict:
@@ -95,7 +106,7 @@ class TrialFile(Strict):
     """A file for a try-out."""
 
     name: Annotated[StrictStr, Field(min_length=1, max_length=limits.NAME_CHARACTERS)]
-    data: Base64Bytes
+    data: Data
 
 
 class TrialRequest(Strict):
