@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import time
@@ -81,6 +82,10 @@ class Access:
         except ClientGoneError:
             record.status = CLIENT_GONE
             self._metrics.abandoned.inc()
+        except asyncio.CancelledError:
+            if record.status == CLIENT_GONE:
+                await _answer(Problem(503, "stopping", "the service is being stopped", retry_after=5), scope, answered)
+            raise
         except Exception as error:
             logs.failure("a request failed", error, {"request": record.request_id})
             if record.status == CLIENT_GONE:

@@ -65,7 +65,13 @@ def serve(settings: Settings, runtime: Path, listening: socket.socket) -> None:
         timeout_graceful_shutdown=max(1, int(settings.drain_seconds)),
         h11_max_incomplete_event_size=65_536,
     )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _heard)
     uvicorn.Server(config).run(sockets=[listening])
+
+
+def _heard(number: int, frame: FrameType | None) -> None:
+    """The server has ended in good order, and raises the signal once more that told it to."""
 
 
 def _listen(host: str, port: int) -> socket.socket:
