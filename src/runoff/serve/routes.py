@@ -33,6 +33,7 @@ from .schemas import (
 from .service import Service, respond, service_of
 
 ERRORS: dict[int | str, dict[str, Any]] = {
+    422: {"model": ErrorAnswer, "description": "A value is out of its bounds; `param` names it."},
     "4XX": {"model": ErrorAnswer, "description": "The request cannot be answered; the message says why."},
     "5XX": {"model": ErrorAnswer, "description": "Not the request's fault; see the code."},
 }
