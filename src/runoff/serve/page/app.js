@@ -1,7 +1,7 @@
 // The page: asks the service for a prompt, which brings both rounds of its search, and shows all of it.
 
 import { call, count, make, Refused, unlock } from "./api.js";
-import { draw, select } from "./chart.js";
+import { draw } from "./chart.js";
 
 const $ = (id) => document.getElementById(id);
 const form = $("ask");
@@ -79,12 +79,11 @@ function render({ prompt, search: found, prompt_ms: promptMs }, total) {
   if (!hits.length) return;
   const used = new Set(prompt.used.map((place) => hits[place].chunk_id));
   draw(hits, used, showPassage);
-  select(hits, hits[0], showPassage);
   renderTimes(found.timings_ms, promptMs, total);
   renderPrompt(prompt);
 }
 
-function showPassage(hit) {
+function showPassage(hit, asked) {
   const rows = [["rank", `${hit.first_stage.rank} → ${hit.rank}`]];
   rows.push(["relevance", hit.score.toFixed(4)]);
   if (hit.logit !== null) rows.push(["logit", hit.logit.toFixed(3)]);
@@ -99,6 +98,7 @@ function showPassage(hit) {
     parts.push(make("a", { text: hit.url, set: { href: hit.url, target: "_blank", rel: "noopener noreferrer" } }));
   }
   $("passage").replaceChildren(...parts, list, make("p", { text: hit.text }));
+  if (asked && matchMedia("(max-width: 64rem)").matches) $("passage").scrollIntoView({ block: "nearest" });
 }
 
 function shown(value) {
@@ -172,7 +172,8 @@ function settle(job, files) {
   state.trial = job.trial;
   $("drop").classList.add("active");
   $("leave").hidden = false;
-  $("dropped").textContent = `Searching ${count(documents, "document")} from ${count(files, "file")} of yours instead of the store.`;
+  $("trying").hidden = false;
+  $("trying").textContent = `Searching ${count(documents, "document")} from ${count(files, "file")} of yours instead of the store.`;
   search();
   $("question").focus();
 }

@@ -18,23 +18,26 @@ export function draw(hits, used, choose) {
   first.replaceChildren(...byFirst.map((hit) => row(hit, hit.first_stage.rank, hit.first_stage.score, shares(byFirst), used)));
   second.replaceChildren(...hits.map((hit) => row(hit, hit.rank, hit.score, (value) => value, used, true)));
   drawLines(hits, places);
-  chosen = null;
+  chosen = hits[0] ? String(hits[0].chunk_id) : null;
+  show(chosen);
+  chart.classList.remove("chosen");
+  choose(hits[0], false);
   for (const list of [first, second]) {
     list.onclick = (event) => pick(event.target.closest(".hit"), hits, choose);
     list.onkeydown = (event) => step(event, list);
     list.onpointerover = (event) => show(event.target.closest(".hit")?.dataset.chunk ?? chosen);
-    list.onpointerleave = () => show(chosen);
+    list.onpointerleave = () => {
+      show(chosen);
+      chart.classList.remove("chosen");
+    };
   }
 }
 
-export function select(hits, hit, choose) {
-  chosen = String(hit.chunk_id);
-  show(chosen);
-  choose(hit);
-}
-
 function pick(button, hits, choose) {
-  if (button) select(hits, hits.find((hit) => String(hit.chunk_id) === button.dataset.chunk), choose);
+  if (!button) return;
+  chosen = button.dataset.chunk;
+  show(chosen);
+  choose(hits.find((hit) => String(hit.chunk_id) === chosen), true);
 }
 
 function step(event, list) {

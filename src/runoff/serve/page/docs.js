@@ -63,11 +63,13 @@ function sender(path, method, example, inputs) {
 
 function fields(description, schema) {
   const body = make("tbody");
-  for (const [name, property] of Object.entries(schema.properties ?? {})) {
+  const needs = (name) => (schema.required?.includes(name) ? 0 : 1);
+  const properties = Object.entries(schema.properties ?? {}).sort(([a], [b]) => needs(a) - needs(b));
+  for (const [name, property] of properties) {
     const whole = resolved(description, property);
     const needed = schema.required?.includes(name) && !("default" in property);
     const label = make("code", { class: needed ? "needed" : "", text: name });
-    const notes = [property.description ?? whole.description ?? "", bounds(whole), "default" in property && property.default !== null ? `default ${JSON.stringify(property.default)}` : ""];
+    const notes = [(property.description ?? whole.description ?? "").replace(/\.$/, ""), bounds(whole), "default" in property && property.default !== null ? `default ${JSON.stringify(property.default)}` : ""];
     body.append(make("tr", {}, make("td", {}, label), make("td", { text: kind(description, property) }), make("td", { text: notes.filter(Boolean).join("; ") })));
   }
   const head = make("tr", {}, ...["field", "type", ""].map((text) => make("th", { text })));
