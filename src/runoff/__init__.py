@@ -1,6 +1,7 @@
 """Two-stage retrieval for RAG on plain CPUs: vector search narrows, a cross-encoder decides."""
 
 from ._version import __version__
+from .asynchronous import AsyncEngine
 from .chunking import ChunkSettings
 from .conditions import Condition
 from .documents import Chunk, Document
@@ -10,12 +11,14 @@ from .errors import (
     ArtifactDamagedError,
     BackendError,
     BudgetError,
+    DeadlineError,
     DocumentError,
     EvaluationError,
     ExportError,
     FetchError,
     FilterError,
     ModelError,
+    OverloadedError,
     QueryError,
     RunoffError,
     SourceError,
@@ -33,12 +36,14 @@ from .results import FirstStage, IngestReport, SearchHit, SearchResult, SourceRe
 
 __all__ = [
     "ArtifactDamagedError",
+    "AsyncEngine",
     "BackendError",
     "BiEncoder",
     "BudgetError",
     "Chunk",
     "ChunkSettings",
     "Condition",
+    "DeadlineError",
     "Document",
     "DocumentError",
     "Engine",
@@ -50,6 +55,7 @@ __all__ = [
     "Hit",
     "IngestReport",
     "ModelError",
+    "OverloadedError",
     "Prompt",
     "QueryError",
     "Reranker",
