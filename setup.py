@@ -40,7 +40,10 @@ def extension(name: str, *sources: str) -> Extension:
 setup(
     packages=[*find_packages("src"), "runoff._models"],
     package_dir={"": "src", "runoff._models": "models"},
-    package_data={"runoff": ["py.typed", "*.pyi", "demo/*.xml", "demo/*.jsonl", "serve/page/*"], "runoff._models": ["**/*"]},
+    package_data={
+        "runoff": ["py.typed", "*.pyi", "demo/*.xml", "demo/*.jsonl", "serve/page/*"],
+        "runoff._models": ["**/*"],
+    },
     ext_modules=cythonize(
         [
             extension("_pairs", "pairs.pyx"),
