@@ -53,10 +53,11 @@ def server(tmp_path_factory: pytest.TempPathFactory, stages: ModelStages) -> Ite
         running=2,
         waiting=2,
         body_bytes=200_000,
-        sources=(str(folder / "articles.jsonl"), str(folder / "missing.md")),
     )
     engine = Engine(settings.store, stages)
-    engine.ingest(folder / "articles.jsonl")
+    (folder / "missing.md").write_text("# Gone\n\nThis file is about to go.")
+    engine.ingest(folder / "articles.jsonl", folder / "missing.md")
+    (folder / "missing.md").unlink()
     with running(Service(settings, engine, folder / "runtime")) as server:
         yield server
 
@@ -82,11 +83,25 @@ def problem(response: httpx.Response, status: int, field: str | None = None) -> 
 def test_search_gives_what_the_engine_gives(server: Running, client: httpx.Client) -> None:
     found = client.post("/search", json={"query": QUESTION, "top_n": 3, "candidates": 10}).raise_for_status().json()
     wanted = server.service.engine.search(QUESTION, 3, 10).to_dict()
+    for hit in wanted["hits"]:
+        assert hit["source"].startswith("/")
+        hit["source"] = hit["source"].rpartition("/")[2]  # clients see the name of the file alone
     assert found["hits"] == json.loads(json.dumps(wanted["hits"]))
     assert found["reranked"] is True
     assert found["timings_ms"]["total"] > 0
     plain = client.post("/search", json={"query": QUESTION, "rerank": False}).json()
     assert all(hit["logit"] is None for hit in plain["hits"])
+
+
+def test_a_search_takes_the_options_of_the_engine(server: Running, client: httpx.Client) -> None:
+    options: dict[str, Any] = {"mode": "lexical", "blend": 3, "where": 'url = "https://blog.example/3"'}
+    found = client.post("/search", json={"query": "webhook signature", **options}).raise_for_status().json()
+    assert {hit["title"] for hit in found["hits"]} == {"Signing webhooks"}
+    assert (found["mode"], found["blend"]) == ("lexical", 3)
+    answer = client.post("/prompt", json={"question": "webhook signature", **options}).raise_for_status().json()
+    assert answer["search"]["hits"] == found["hits"]
+    error = problem(client.post("/search", json={"query": "a", "where": "tags ~~ 3"}), 422, "where")
+    assert error["code"] == "filter"
 
 
 def test_prompt_gives_the_prompt_and_its_search(server: Running, client: httpx.Client) -> None:
@@ -109,6 +124,7 @@ def test_a_request_may_choose_the_backend(client: httpx.Client, backend: str) ->
 
 def test_documents_come_and_go(client: httpx.Client) -> None:
     record = {"id": "new", "title": "Otters", "text": "Otters hold hands while they sleep.", "tags": ["sea"]}
+    record |= {"fields": {"stars": 5, "colours": ["brown"]}}
     job = ended(client, client.post("/ingest", json={"documents": [record]}).raise_for_status().json())
     assert (job["state"], job["done"], job["total"]) == ("done", 1, 1)
     assert job["report"][0]["added"] == 1
@@ -116,6 +132,8 @@ def test_documents_come_and_go(client: httpx.Client) -> None:
     assert client.get(f"/documents/{key}").json()["body"] == record["text"]
     hit = client.post("/search", json={"query": "What do otters do when they sleep?"}).json()["hits"][0]
     assert hit["document_id"] == key
+    hits = client.post("/search", json={"query": "sleep", "where": "stars >= 4"}).json()["hits"]
+    assert {hit["document_id"] for hit in hits} == {key}
     assert client.delete(f"/documents/{key}").json() == {"id": key, "deleted": True}
     problem(client.get(f"/documents/{key}"), 404, "document_id")
     problem(client.delete(f"/documents/{key}"), 404, "document_id")
@@ -126,7 +144,7 @@ def test_documents_come_and_go(client: httpx.Client) -> None:
 def test_refresh_reads_the_sources_of_the_operator_and_shows_no_folder(server: Running, client: httpx.Client) -> None:
     job = ended(client, client.post("/refresh").raise_for_status().json())
     good, bad = job["report"]
-    assert (good["source"], good["unchanged"]) == ("articles.jsonl", len(ARTICLES))
+    assert (good["source"], good["not_modified"]) == ("articles.jsonl", True)
     assert bad["source"] == "missing.md"
     assert "no such file" in bad["error"]
     assert str(server.service.settings.store.parent) not in json.dumps(job)
@@ -168,7 +186,7 @@ def test_another_writer_is_seen_without_restart(server: Running, client: httpx.C
     assert client.get("/readyz").json()["store"] != before
     hits = client.post("/search", json={"query": "bread, flour and salt", "top_n": 50}).json()["hits"]
     assert IDS[4] not in {hit["document_id"] for hit in hits}
-    ended(client, client.post("/refresh").json())
+    other.ingest(server.service.settings.store.parent / "articles.jsonl")
     hits = client.post("/search", json={"query": "bread, flour and salt"}).json()["hits"]
     assert hits[0]["document_id"] == IDS[4]
 
@@ -270,6 +288,8 @@ def test_embed_as_text_embeddings_inference_has_it(client: httpx.Client, stages:
         ("/search", {"query": "a", "topn": 3}, "topn"),
         ("/search", {"query": "a", "trial": "../x"}, "trial"),
         ("/search", {"query": "a", "mode": "psychic"}, "mode"),
+        ("/search", {"query": "a", "blend": -1}, "blend"),
+        ("/search", {"query": "a", "where": "(("}, "where"),
         ("/search", [], "body"),
         ("/prompt", {"question": "a", "max_tokens": limits.PROMPT_TOKENS + 1}, "max_tokens"),
         ("/rerank", {"query": "a", "texts": []}, "texts"),
@@ -278,7 +298,8 @@ def test_embed_as_text_embeddings_inference_has_it(client: httpx.Client, stages:
         ("/v1/embeddings", {"input": []}, None),
         ("/v1/embeddings", {"input": [-1]}, None),
         ("/ingest", {}, "documents"),
-        ("/ingest", {"documents": [{"text": " "}]}, "documents"),
+        ("/ingest", {"documents": [{"text": "a"}, {"text": " "}]}, "documents.1"),
+        ("/ingest", {"documents": [{"text": "a", "fields": {"title": "b"}}]}, "documents.0"),
         ("/ingest", {"documents": [{"txt": "a"}]}, "documents.0.txt"),
         ("/trials", {"files": []}, "files"),
     ],
@@ -559,5 +580,4 @@ def test_info_tells_machine_models_and_bounds_but_no_path(server: Running, clien
     facts = client.get("/info").raise_for_status().json()
     assert facts["store"]["documents"] >= len(ARTICLES)
     assert facts["limits"]["waiting"] == 2
-    assert "rerank" in facts["options"]
     assert str(server.service.settings.store.parent) not in json.dumps(facts)

@@ -30,9 +30,20 @@ JSON = st.recursive(
     max_leaves=12,
 )
 BODIES: dict[str, dict[str, Any]] = {
-    "/search": {"query": "a", "top_n": 1, "candidates": 2, "rerank": False, "timeout_ms": 30000, "mode": "hybrid"},
+    "/search": {
+        "query": "a",
+        "top_n": 1,
+        "candidates": 2,
+        "rerank": False,
+        "timeout_ms": 30000,
+        "mode": "hybrid",
+        "where": "a = 1",
+    },
     "/prompt": {"question": "a", "max_tokens": 500, "candidates": 2, "rerank": False, "backend": None, "trial": None},
-    "/ingest": {"documents": [{"id": "a", "title": "b", "text": "c", "tags": ["d"], "published": "2024"}], "urls": []},
+    "/ingest": {
+        "documents": [{"id": "a", "title": "b", "text": "c", "tags": ["d"], "published": "2024", "fields": {"e": 1}}],
+        "urls": [],
+    },
     "/trials": {"files": [{"name": "a.txt", "data": "YQ=="}]},
     "/rerank": {"query": "a", "texts": ["b"], "raw_scores": True, "truncate": True, "truncation_direction": "right"},
     "/v1/rerank": {"query": "a", "documents": ["b", {"text": "c"}], "top_n": 1, "return_documents": True},

@@ -107,7 +107,8 @@ def test_both_rounds_are_shown_as_the_engine_has_them(page: Any, server: Running
     first = sorted(wanted.hits, key=lambda hit: hit.first_stage.rank)
     assert texts(page, "#second .name") == [hit.title for hit in wanted.hits]
     assert texts(page, "#first .name") == [hit.title for hit in first]
-    assert texts(page, "#first .score") == [f"{hit.first_stage.score:.3f}" for hit in first]
+    places = [(hit.first_stage.dense, hit.first_stage.lexical) for hit in first]
+    assert texts(page, "#first .score") == [" · ".join(str(p.rank) if p else "\u2013" for p in pair) for pair in places]
     assert page.locator("#lines path").count() == len(wanted.hits)
     assert page.locator("#lines path.up").count() == sum(hit.rank < hit.first_stage.rank for hit in wanted.hits)
     built, _ = server.service.engine.prompt(QUESTION, max_tokens=2000)

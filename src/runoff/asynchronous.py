@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 
 from .assembly import Passages
 from .backends import Scores
+from .candidates import Mode
+from .conditions import Condition
 from .encoder import as_texts
 from .engine import DEFAULT_CANDIDATES, DEFAULT_MAX_TOKENS, DEFAULT_STORE, DEFAULT_TOP, Engine
 from .prompt import Prompt
+from .ranking import DEFAULT_BLEND
 from .reranker import Hit, check_count, check_query, sigmoid
 from .results import SearchResult
 from .stages import PairScorer, Stages
@@ -73,6 +76,9 @@ class AsyncEngine:
         candidates: int = DEFAULT_CANDIDATES,
         *,
         rerank: bool = True,
+        mode: Mode = "hybrid",
+        where: str | Condition | None = None,
+        blend: float = DEFAULT_BLEND,
         timeout: float | None = None,
     ) -> SearchResult:
         """``Engine.search``, awaited.
@@ -85,8 +91,9 @@ class AsyncEngine:
             DeadlineError: the timeout passed.
             RunoffError: as for ``Engine.search``.
         """
+        options: dict[str, Any] = {"rerank": rerank, "mode": mode, "where": where, "blend": blend}
         return await self.admission.run(
-            lambda ticket: self.engine.search(query, top_n, candidates, rerank=rerank), timeout=timeout
+            lambda ticket: self.engine.search(query, top_n, candidates, **options), timeout=timeout
         )
 
     async def prompt(
@@ -96,11 +103,15 @@ class AsyncEngine:
         max_tokens: int = DEFAULT_MAX_TOKENS,
         candidates: int = DEFAULT_CANDIDATES,
         rerank: bool = True,
+        mode: Mode = "hybrid",
+        where: str | Condition | None = None,
+        blend: float = DEFAULT_BLEND,
         timeout: float | None = None,
     ) -> tuple[Prompt, SearchResult]:
         """``Engine.prompt``, awaited; ``timeout`` and errors as for ``search``."""
+        options: dict[str, Any] = {"rerank": rerank, "mode": mode, "where": where, "blend": blend}
         return await self.admission.run(
-            lambda ticket: self.engine.prompt(question, max_tokens=max_tokens, candidates=candidates, rerank=rerank),
+            lambda ticket: self.engine.prompt(question, max_tokens=max_tokens, candidates=candidates, **options),
             timeout=timeout,
         )
 

@@ -289,7 +289,6 @@ def serve(
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a free one.")] = 8080,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that share port and store.")] = 1,
-    source: Annotated[list[str] | None, typer.Option("--source", help="What POST /refresh reads; repeatable.")] = None,
     api_key: Annotated[
         str | None, typer.Option("--api-key", envvar="RUNOFF_API_KEY", help="Key that requests must show.")
     ] = None,
@@ -331,7 +330,6 @@ def serve(
             allow_anonymous=allow_anonymous,
             allowed_hosts=tuple(allow_host or ()),
             allow_urls=allow_urls,
-            sources=tuple(name if "://" in name else str(Path(name).resolve()) for name in source or ()),
             log_texts=log_texts,
         )
     )

@@ -13,7 +13,6 @@ from .._version import __version__
 from ..backends import AUTO, BACKENDS
 from ..errors import RunoffError, StoreMissingError
 from . import limits, metrics
-from .options import SUPPORTED
 from .service import Service, respond, service_of
 
 router = APIRouter(tags=["operation"])
@@ -89,7 +88,6 @@ def _facts(service: Service) -> dict[str, Any]:
         "backends": [AUTO, *BACKENDS],
         "models": models,
         "store": _store_facts(service),
-        "options": list(SUPPORTED),
         "limits": {
             "body_bytes": settings.body_bytes,
             "running": service.admission.most_running,
@@ -98,7 +96,7 @@ def _facts(service: Service) -> dict[str, Any]:
             "top_n": limits.TOP,
             "candidates": limits.CANDIDATES,
         },
-        "may": {"ingest_urls": settings.allow_urls, "refresh": bool(settings.sources)},
+        "may": {"ingest_urls": settings.allow_urls},
     }
 
 

@@ -17,6 +17,7 @@ from ..errors import (
     BudgetError,
     DeadlineError,
     DocumentError,
+    FilterError,
     OverloadedError,
     QueryError,
     RunoffError,
@@ -80,6 +81,8 @@ def of_error(error: RunoffError) -> Problem:
         return Problem(429, "overloaded", str(error), retry_after=error.retry_after)
     if isinstance(error, DeadlineError):
         return Problem(504, "deadline_exceeded", str(error))
+    if isinstance(error, FilterError):
+        return Problem(422, "filter", str(error), field="where")
     if isinstance(error, QueryError | BudgetError | DocumentError):
         message = str(error)
         return Problem(422, "invalid_value", message, field=message.partition(":")[0].partition("=")[0].strip())

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 
 from .. import identity, records
 from ..admission import Ticket
-from ..documents import Document
+from ..documents import Document, FieldValue
 from ..engine import Engine
-from ..errors import SourceError, StoreLockedError
+from ..errors import DocumentError, SourceError, StoreLockedError
 from ..results import SearchResult
 from . import jobs, limits
 from .access import Record
@@ -30,7 +30,7 @@ from .schemas import (
     SearchRequest,
     TrialRequest,
 )
-from .service import Service, respond, service_of
+from .service import Service, respond, service_of, shown_result, shown_source
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     422: {"model": ErrorAnswer, "description": "A value is out of its bounds; `param` names it."},
@@ -54,7 +54,7 @@ async def search(body: SearchRequest, request: Request) -> Response:
         engine = service.engine_of(body.backend, body.trial)
         result = engine.search(body.query, body.top_n, body.candidates, **options)
         _note(service, record, result, body.query, max(body.top_n, body.candidates))
-        return respond(result)
+        return respond(shown_result(result))
 
     return await service.compute(request, call, body.timeout_ms)
 
@@ -73,7 +73,7 @@ async def prompt(body: PromptRequest, request: Request) -> Response:
         _note(service, record, result, body.question, body.candidates)
         record.stages_ms["prompt"] = rest
         record.facts["prompt_tokens"] = built.tokens
-        return respond(PromptAnswer(built, result, rest))
+        return respond({"prompt": asdict(built), "search": shown_result(result), "prompt_ms": rest})
 
     return await service.compute(request, call, body.timeout_ms)
 
@@ -90,7 +90,7 @@ async def ingest(body: IngestRequest, request: Request) -> Response:
         if not identity.is_web(url):
             field = f"urls.{position}"
             raise Problem(422, "not_an_address", f"{field}: expected an http or https address", field=field)
-    documents, warnings = await asyncio.to_thread(_parsed, body.documents)
+    documents = await asyncio.to_thread(_parsed, body.documents)
 
     def work(progress: Progress) -> list[dict[str, Any]]:
         reports: list[dict[str, Any]] = []
@@ -98,7 +98,7 @@ async def ingest(body: IngestRequest, request: Request) -> Response:
             progress("documents", 0, len(documents))
             stored = asdict(service.engine.add(documents))
             progress("documents", len(documents), len(documents))
-            reports.append({**stored, "source": "documents", "warnings": list(warnings)})
+            reports.append({**stored, "source": "documents"})
         return reports + service.read_addresses(body.urls, progress)
 
     return respond(service.jobs.submit("ingest", work), 202)
@@ -106,14 +106,13 @@ async def ingest(body: IngestRequest, request: Request) -> Response:
 
 @router.post("/refresh", status_code=202, response_model=Job)
 async def refresh(request: Request) -> Response:
-    """Read the sources that the operator named anew, in the background."""
+    """Read what changed in the sources that `runoff ingest` fed the store from, in the background."""
     service = service_of(request)
-    names = service.settings.sources
+    names = await asyncio.to_thread(service.engine.sources)
     if not names:
-        raise Problem(409, "no_sources", "this service was started without --source, so there is nothing to refresh")
-    return respond(
-        service.jobs.submit("refresh", lambda progress: service.read_sources(service.engine, names, progress)), 202
-    )
+        raise Problem(409, "no_sources", "the store was fed from no source, so there is nothing to refresh")
+    read = service.engine.refresh
+    return respond(service.jobs.submit("refresh", lambda progress: service.read(read, names, progress)), 202)
 
 
 @router.post("/trials", status_code=202, response_model=Job)
@@ -124,8 +123,7 @@ async def try_out(body: TrialRequest, request: Request) -> Response:
     trial = await asyncio.to_thread(service.trials.create, files)
 
     def work(progress: Progress) -> list[dict[str, Any]]:
-        engine = service.engine_of(None, trial)
-        return service.read_sources(engine, [str(service.trials.files(trial))], progress)
+        return service.read(service.engine_of(None, trial).ingest, [str(service.trials.files(trial))], progress)
 
     return respond(service.jobs.submit("trial", work, trial=trial), 202)
 
@@ -145,8 +143,7 @@ async def document(document_id: DocumentId, request: Request) -> Response:
         found = _find(service.engine, document_id)
         if found is None:
             raise _unknown()
-        source = found.source if identity.is_web(found.source) else found.source.rpartition("/")[2]
-        return respond({**asdict(found), "source": source})
+        return respond({**found.to_record(), "source": shown_source(found.source)})
 
     return await service.compute(request, call)
 
@@ -190,20 +187,31 @@ def _note(service: Service, record: Record, result: SearchResult, query: str, ca
     metrics.truncations.labels("passage").inc(sum(hit.truncated for hit in result.hits))
 
 
-def _parsed(given: list[DocumentRecord]) -> tuple[tuple[Document, ...], tuple[str, ...]]:
-    """Documents from records, as ``runoff ingest`` makes them from a file of JSON Lines."""
-    if not given:
-        return (), ()
-    lines = "\n".join(json.dumps(record.model_dump(exclude_none=True)) for record in given)
-    try:
-        return records.parse(lines, "documents")
-    except SourceError as error:
-        raise Problem(422, "documents_unusable", str(error), field="documents") from None
+def _parsed(given: list[DocumentRecord]) -> list[Document]:
+    """Documents from records, as ``runoff ingest`` makes them from lines of JSON; of equal ids the last one counts.
+
+    Raises:
+        Problem: 422: names the first record that cannot become a document.
+    """
+    documents: dict[str, Document] = {}
+    for position, record in enumerate(given):
+        line = json.dumps(record.model_dump(exclude={"fields"}, exclude_none=True))
+        try:
+            (document,), _ = records.parse(line, "documents")
+            documents[document.id] = replace(document, fields=_fields(record))
+        except (SourceError, DocumentError) as error:
+            field = f"documents.{position}"
+            raise Problem(422, "document_unusable", f"{field}: {error}", field=field) from None
+    return list(documents.values())
+
+
+def _fields(record: DocumentRecord) -> dict[str, FieldValue]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in record.fields.items()}
 
 
 def _find(engine: Engine, document_id: str) -> Document | None:
     snapshot = engine.store.current().snapshot
-    row = snapshot.rows_by_document().get(document_id)
+    row = snapshot.find_documents([document_id]).get(document_id)
     return None if row is None else snapshot.document(row)
 
 

@@ -6,7 +6,17 @@ import base64
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    WithJsonSchema,
+)
 
 from ..engine import DEFAULT_MAX_TOKENS, DEFAULT_TOP
 from ..prompt import Prompt
@@ -19,6 +29,13 @@ QUESTION = "How do payouts to merchants in other countries work?"
 Query = Annotated[StrictStr, Field(min_length=1, max_length=limits.QUERY_CHARACTERS)]
 Text = Annotated[StrictStr, Field(max_length=limits.TEXT_CHARACTERS)]
 Name = Annotated[StrictStr, Field(max_length=limits.NAME_CHARACTERS)]
+FieldValue = (
+    StrictBool
+    | StrictInt
+    | StrictFloat
+    | Annotated[StrictStr, Field(max_length=limits.FIELD_CHARACTERS)]
+    | Annotated[list[Name], Field(max_length=limits.TAGS)]
+)
 Url = Annotated[StrictStr, Field(min_length=1, max_length=limits.URL_CHARACTERS)]
 
 
@@ -77,6 +94,9 @@ class DocumentRecord(Strict):
     published: Name | None = Field(None, description="ISO 8601.")
     author: Name | None = None
     tags: Annotated[list[Name], Field(max_length=limits.TAGS, default_factory=list)]
+    fields: Annotated[dict[Name, FieldValue], Field(max_length=limits.FIELDS, default_factory=dict)] = Field(
+        description="What else is known, for conditions (`where`) to ask about."
+    )
 
 
 class IngestRequest(Strict):

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .. import sources
+from .. import fetch, identity, sources
 from ..admission import Admission, Ticket
 from ..engine import Engine
 from ..errors import ModelError, RunoffError, SourceError, StoreMissingError
 from ..fetch import FetchSettings
-from ..results import SourceReport
+from ..results import IngestReport, SearchResult, SourceReport
 from ..stages import ModelStages
 from .access import Record, record_of
 from .jobs import Jobs, Progress
@@ -111,12 +111,15 @@ class Service:
         finally:
             self.metrics.load(self.admission)
 
-    def read_sources(self, engine: Engine, names: Iterable[str], progress: Progress) -> list[dict[str, Any]]:
-        """Ingest the operator's sources, or a trial's files. Reports name them without the folders they are in."""
+    def read(self, read: Callable[..., IngestReport], names: Iterable[str], progress: Progress) -> list[dict[str, Any]]:
+        """Reports of ``Engine.ingest`` or ``refresh`` on sources that the operator named, or on a trial's files.
+
+        They name files without the folders that they are in.
+        """
         reports: list[dict[str, Any]] = []
         for name in names:
-            hidden = str(Path(name).resolve().parent) if "://" not in name else ""
-            found = engine.ingest(name, progress=partial(_advance, progress, hidden))
+            hidden = "" if identity.is_web(name) else str(Path(name).parent)
+            found = read(name, progress=partial(_advance, progress, hidden))
             reports += [_report(report, hidden) for report in found.sources]
         return reports
 
@@ -164,6 +167,19 @@ def respond(value: Any, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
 
 
+def shown_source(source: str) -> str:
+    """A source as clients may see it: an address without credentials, or a file's name without its folder."""
+    return fetch.redacted(source) if identity.is_web(source) else source.rpartition("/")[2]
+
+
+def shown_result(result: SearchResult) -> dict[str, Any]:
+    """A result as clients may see it."""
+    plain = result.to_dict()
+    for hit in plain["hits"]:
+        hit["source"] = shown_source(hit["source"])
+    return plain
+
+
 def _report(report: SourceReport, hidden: str) -> dict[str, Any]:
     fields = asdict(report)
     error = fields["error"]
@@ -181,4 +197,5 @@ def _advance(progress: Progress, hidden: str, source: str, done: int, total: int
 
 def _shown(text: str, hidden: str) -> str:
     """A text about files without the folder that they are in."""
-    return text.replace(f"{hidden}/", "") if hidden not in ("", "/") else text
+    shown = text.replace(f"{hidden}/", "") if hidden not in ("", "/") else text
+    return fetch.redacted(shown) if identity.is_web(shown) else shown

@@ -32,7 +32,6 @@ class Settings:
         allow_anonymous: whether to listen on other than loopback addresses without a key.
         allowed_hosts: names beside the loopback ones under which clients reach a service that listens on loopback.
         allow_urls: whether clients may have feeds on public addresses read.
-        sources: feeds, files and folders that a refresh reads anew.
         log_texts: whether queries are in the log.
         drain_seconds: how long running requests may take to end after SIGTERM.
     """
@@ -53,7 +52,6 @@ class Settings:
     allow_anonymous: bool = False
     allowed_hosts: tuple[str, ...] = ()
     allow_urls: bool = False
-    sources: tuple[str, ...] = ()
     log_texts: bool = False
     drain_seconds: float = 8.0
 

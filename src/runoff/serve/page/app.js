@@ -5,7 +5,7 @@ import { draw } from "./chart.js";
 
 const $ = (id) => document.getElementById(id);
 const form = $("ask");
-const state = { running: null, trial: null, options: [] };
+const state = { running: null, trial: null };
 
 async function start() {
   await describe();
@@ -21,9 +21,6 @@ async function start() {
 async function describe() {
   try {
     const facts = await call("GET", "/info");
-    state.options = facts.options;
-    $("modes").hidden = !facts.options.includes("mode");
-    $("blending").hidden = !facts.options.includes("blend");
     const chosen = $("backend").value;
     $("backend").replaceChildren(...facts.backends.map((name) => make("option", { text: name === "auto" ? `auto (${facts.backend})` : name, set: { value: name } })));
     $("backend").value = chosen || "auto";
@@ -40,8 +37,9 @@ async function describe() {
 function body() {
   const wanted = { question: $("question").value, max_tokens: Number($("tokens").value), candidates: Number($("candidates").value) };
   if ($("backend").value !== "auto" && $("backend").value) wanted.backend = $("backend").value;
-  if (state.options.includes("mode")) wanted.mode = form.elements.mode.value;
-  if (state.options.includes("blend") && $("blend").value >= 0) wanted.blend = Number($("blend").value);
+  wanted.mode = form.elements.mode.value;
+  wanted.blend = Number($("blend").value);
+  if ($("where").value.trim()) wanted.where = $("where").value;
   if (state.trial) wanted.trial = state.trial;
   return wanted;
 }
@@ -87,9 +85,14 @@ function showPassage(hit, asked) {
   const rows = [["rank", `${hit.first_stage.rank} → ${hit.rank}`]];
   rows.push(["relevance", hit.score.toFixed(4)]);
   if (hit.logit !== null) rows.push(["logit", hit.logit.toFixed(3)]);
-  for (const [name, value] of Object.entries(hit.first_stage)) {
-    if (name !== "rank" && value !== null) rows.push([name === "score" ? "similarity" : name, shown(value)]);
+  if (hit.blended !== null) rows.push(["blended", hit.blended.toFixed(3)]);
+  rows.push(["similarity", hit.first_stage.similarity.toFixed(4)]);
+  for (const [name, label] of [["dense", "by vectors"], ["lexical", "by words"]]) {
+    const place = hit.first_stage[name];
+    rows.push([label, place === null ? "not found" : `${ordinal(place.rank)} (${place.score.toFixed(3)})`]);
   }
+  if (hit.published) rows.push(["published", hit.published.slice(0, 10)]);
+  if (hit.source) rows.push(["source", hit.source]);
   if (hit.truncated) rows.push(["read", "only its beginning"]);
   const list = make("dl");
   for (const [name, value] of rows) list.append(make("dt", { text: name }), make("dd", { text: value }));
@@ -101,9 +104,8 @@ function showPassage(hit, asked) {
   if (asked && matchMedia("(max-width: 64rem)").matches) $("passage").scrollIntoView({ block: "nearest" });
 }
 
-function shown(value) {
-  if (typeof value === "number") return Number.isInteger(value) ? String(value) : value.toFixed(4);
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
+function ordinal(number) {
+  return `no. ${number}`;
 }
 
 function renderTimes(timings, promptMs, total) {
@@ -191,7 +193,7 @@ form.addEventListener("submit", (event) => { event.preventDefault(); search(); }
 form.addEventListener("change", (event) => { if (event.target.id !== "question") search(); });
 form.addEventListener("input", (event) => {
   const shownBy = form.querySelector(`output[for="${CSS.escape(event.target.id)}"]`);
-  if (shownBy) shownBy.textContent = event.target.id === "blend" && event.target.value < 0 ? "default" : Number(event.target.value).toLocaleString("en");
+  if (shownBy) shownBy.textContent = Number(event.target.value).toLocaleString("en");
 });
 $("unlock").addEventListener("submit", async (event) => {
   event.preventDefault();

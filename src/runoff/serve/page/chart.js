@@ -15,8 +15,8 @@ let chosen = null;
 export function draw(hits, used, choose) {
   const byFirst = [...hits].sort((a, b) => a.first_stage.rank - b.first_stage.rank);
   const places = new Map(byFirst.map((hit, place) => [hit.chunk_id, place]));
-  first.replaceChildren(...byFirst.map((hit) => row(hit, hit.first_stage.rank, hit.first_stage.score, shares(byFirst), used)));
-  second.replaceChildren(...hits.map((hit) => row(hit, hit.rank, hit.score, (value) => value, used, true)));
+  first.replaceChildren(...byFirst.map((hit) => row(hit, hit.first_stage.rank, hit.first_stage.similarity, nominated(hit), used)));
+  second.replaceChildren(...hits.map((hit) => row(hit, hit.rank, hit.score, decided(hit), used)));
   drawLines(hits, places);
   chosen = hits[0] ? String(hits[0].chunk_id) : null;
   show(chosen);
@@ -61,27 +61,29 @@ function show(chunk) {
   for (const node of chart.querySelectorAll("[data-chunk]")) node.classList.toggle("on", node.dataset.chunk === chunk);
 }
 
-function shares(hits) {
-  const scores = hits.map((hit) => hit.first_stage.score);
-  const best = Math.max(...scores);
-  return (value) => (best > 0 ? value / best : 0);
+function nominated(hit) {
+  const { dense, lexical } = hit.first_stage;
+  return make("span", { class: "score" }, `${dense?.rank ?? "–"} · ${lexical?.rank ?? "–"}`);
 }
 
-function row(hit, rank, score, share, used, isSecond = false) {
-  const name = hit.title || "(no title)";
-  const words = make("span", { class: "words" }, make("span", { class: "name", text: name }));
-  words.append(make("span", { class: "text", text: hit.kind === "headline" ? "headline" : hit.text.replace(/\s+/g, " ").slice(0, 200) }));
-  const figure = make("span", { class: "score", text: Number(score).toFixed(3) });
+function decided(hit) {
   const by = hit.first_stage.rank - hit.rank;
-  if (isSecond) figure.append(make("span", { class: `moved ${direction(by)}`, text: by > 0 ? `↑ ${by}` : by < 0 ? `↓ ${-by}` : "=" }));
+  const moved = make("span", { class: `moved ${direction(by)}`, text: by > 0 ? `↑ ${by}` : by < 0 ? `↓ ${-by}` : "=" });
+  return make("span", { class: "score" }, hit.score.toFixed(3), moved);
+}
+
+function row(hit, rank, share, figure, used) {
+  const name = hit.title || "(no title)";
+  const text = hit.kind === "headline" ? "headline" : hit.text.replace(/\s+/g, " ").slice(0, 200);
+  const words = make("span", { class: "words" }, make("span", { class: "name", text: name }), make("span", { class: "text", text }));
   const bar = make("span", { class: "share" });
-  bar.style.width = `${Math.max(0, Math.min(1, share(score))) * 100}%`;
+  bar.style.width = `${Math.max(0, Math.min(1, share)) * 100}%`;
   const button = make(
     "button",
     { class: used.has(hit.chunk_id) ? "hit used" : "hit", set: { type: "button", "data-chunk": hit.chunk_id } },
     make("span", { class: "rank", text: rank }), words, figure, bar,
   );
-  button.setAttribute("aria-label", `${rank}. ${name}, ${isSecond ? "relevance" : "similarity"} ${Number(score).toFixed(3)}`);
+  button.setAttribute("aria-label", `${rank}. ${name}, ${figure.textContent}`);
   return make("li", {}, button);
 }
 
