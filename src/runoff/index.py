@@ -58,7 +58,7 @@ class VectorIndex:
     """
 
     def __init__(self, vectors: Vectors, alive: Mask, graphs: Sequence[Graph] = ()) -> None:
-        self._bits = np.ascontiguousarray(vectors).view(np.uint16)
+        self._bits = np.ascontiguousarray(vectors, dtype=np.float16).view(np.uint16)
         self._alive = alive
         self._graphs = graphs
         self._indexed = graphs[-1].last if graphs else 0
