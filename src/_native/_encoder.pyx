@@ -12,6 +12,10 @@ cdef extern from "model.h" nogil:
     struct linear:
         int inputs "in"
         int out
+    struct bytes_rows "bytes":
+        uint8_t *values
+        float *scale
+        int32_t *zero
     struct norm:
         const float *gain
         const float *shift
@@ -69,14 +73,20 @@ cdef extern from "pack.h" nogil:
 
 cdef extern from "encoder.h" nogil:
     enum: PARTS
+    struct rest:
+        float *x
+        bytes_rows bytes
     struct batch:
         const model *model
         const kernel *kernel
         const int32_t *ids
         const int32_t *types
         const int64_t *starts
+        const int64_t *chosen
         int64_t count
         int threads
+        int first, last
+        const rest *rest
         float *out
         uint64_t *times
     int encoder_run(const batch *)
@@ -185,8 +195,27 @@ cdef class Encoder:
         cdef int failed
         job.model, job.kernel = self.model, self.kernel
         job.ids, job.types, job.starts = &ids[0], &types[0] if types is not None else NULL, &starts[0]
-        job.count, job.threads, job.out = starts.shape[0] - 1, threads, &out[0]
+        job.chosen, job.count, job.threads, job.out = NULL, starts.shape[0] - 1, threads, &out[0]
+        job.first, job.last, job.rest = 0, self.model.layers, NULL
         job.times = &times[0] if times is not None else NULL
+        with nogil:
+            failed = encoder_run(&job)
+        if failed:
+            raise MemoryError
+
+    def advance(self, const int32_t[::1] ids, const int32_t[::1] types, const int64_t[::1] starts,
+                const int64_t[::1] chosen, int first, int last, float[:, ::1] x, uint8_t[:, ::1] values,
+                float[::1] scale, int32_t[::1] zero, int threads, float[::1] out):
+        """Take the chosen sequences from layer `first` to `last`, from and to the states at rest, or into `out`."""
+        cdef batch job
+        cdef rest states
+        cdef int failed
+        states.x, states.bytes.values = &x[0, 0], &values[0, 0]
+        states.bytes.scale, states.bytes.zero = &scale[0], &zero[0]
+        job.model, job.kernel = self.model, self.kernel
+        job.ids, job.types, job.starts = &ids[0], &types[0] if types is not None else NULL, &starts[0]
+        job.chosen, job.count, job.threads, job.out = &chosen[0], chosen.shape[0], threads, &out[0]
+        job.first, job.last, job.rest, job.times = first, last, &states, NULL
         with nogil:
             failed = encoder_run(&job)
         if failed:

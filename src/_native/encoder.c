@@ -110,9 +110,9 @@ static int open_workspace(struct workspace *w, const struct model *model, struct
     return arena.base ? 0 : -1;
 }
 
-static struct bytes bytes_from(struct bytes bytes, int row, int width)
+static struct bytes bytes_from(struct bytes bytes, int64_t row, int width)
 {
-    bytes.values += (size_t)row * width;
+    bytes.values += row * width;
     bytes.scale += row;
     bytes.zero += row;
     return bytes;
@@ -188,6 +188,32 @@ static void embed_group(const struct batch *batch, struct workspace *w, const st
     lap(w, PART_EMBED);
 }
 
+static void copy_rows(const struct batch *batch, float *to_x, struct bytes to, const float *x, struct bytes from, int rows)
+{
+    size_t values = (size_t)rows * batch->model->hidden;
+    memcpy(to_x, x, values * sizeof(float));
+    memcpy(to.values, from.values, values);
+    memcpy(to.scale, from.scale, rows * sizeof(float));
+    memcpy(to.zero, from.zero, rows * sizeof(int32_t));
+}
+
+/* Puts the states of a group to rest after a layer, or takes them up again: bytes too, so that nothing is rounded twice. */
+static void rest_group(const struct batch *batch, struct workspace *w, const struct group *group, int resume)
+{
+    int hidden = batch->model->hidden;
+    for (int i = 0; i < group->count; i++) {
+        int first = group->start[i], rows = group->start[i + 1] - first;
+        int64_t at = batch->starts[group->sequence[i]];
+        float *x = w->x + (size_t)first * hidden, *resting = batch->rest->x + at * hidden;
+        struct bytes bytes = bytes_from(w->bytes, first, hidden), kept = bytes_from(batch->rest->bytes, at, hidden);
+        if (resume)
+            copy_rows(batch, x, bytes, resting, kept, rows);
+        else
+            copy_rows(batch, resting, kept, x, bytes, rows);
+    }
+    lap(w, PART_EMBED);
+}
+
 /* Copies the first row of each sequence to where the last layer works on these alone. */
 static struct rows keep_cls(const struct model *model, struct workspace *w, const struct group *group)
 {
@@ -231,14 +257,20 @@ static void run_group(const struct batch *batch, struct workspace *w, const stru
     struct rows rows = {group->start[group->count], group->start, w->x, w->bytes};
     if (w->times)
         w->clock = nanoseconds();
-    embed_group(batch, w, group);
-    for (int i = 0; i < model->layers; i++) {
+    if (batch->first == 0)
+        embed_group(batch, w, group);
+    else
+        rest_group(batch, w, group, 1);
+    for (int i = batch->first; i < batch->last; i++) {
         if (model->pooler.in && i == model->layers - 1)
             rows = keep_cls(model, w, group);
         attention(batch, &model->layer[i], w, group, &rows);
         feed_forward(batch, &model->layer[i], w, &rows);
     }
-    pool_group(batch, w, group, &rows);
+    if (batch->last == model->layers)
+        pool_group(batch, w, group, &rows);
+    else
+        rest_group(batch, w, group, 0);
 }
 
 static int64_t length_of(const struct batch *batch, int64_t sequence)
@@ -293,27 +325,38 @@ static void work(void *argument, struct memory *memory)
     }
 }
 
-/* Longest first, equal lengths in the order given: one pass of counting sort. */
-static void sort_by_length(const struct batch *batch, int64_t *order)
+static int64_t sequence_at(const struct batch *batch, int64_t place)
 {
-    int64_t at[MAX_TOKENS + 2] = {0};
-    for (int64_t i = 0; i < batch->count; i++)
-        at[MAX_TOKENS - length_of(batch, i) + 1]++;
+    return batch->chosen ? batch->chosen[place] : place;
+}
+
+/* Longest first, equal lengths in the order given: one pass of counting sort. Returns the number of tokens. */
+static int64_t sort_by_length(const struct batch *batch, int64_t *order)
+{
+    int64_t at[MAX_TOKENS + 2] = {0}, tokens = 0;
+    for (int64_t i = 0; i < batch->count; i++) {
+        int64_t length = length_of(batch, sequence_at(batch, i));
+        at[MAX_TOKENS - length + 1]++;
+        tokens += length;
+    }
     for (int length = 1; length <= MAX_TOKENS; length++)
         at[length] += at[length - 1];
-    for (int64_t i = 0; i < batch->count; i++)
-        order[at[MAX_TOKENS - length_of(batch, i)]++] = i;
+    for (int64_t i = 0; i < batch->count; i++) {
+        int64_t sequence = sequence_at(batch, i);
+        order[at[MAX_TOKENS - length_of(batch, sequence)]++] = sequence;
+    }
+    return tokens;
 }
 
 int encoder_run(const struct batch *batch)
 {
-    struct dealer dealer = {batch, NULL, 0, batch->starts[batch->count] - batch->starts[0], 0, PTHREAD_MUTEX_INITIALIZER};
+    struct dealer dealer = {batch, NULL, 0, 0, 0, PTHREAD_MUTEX_INITIALIZER};
     if (batch->count == 0)
         return 0;
     dealer.order = malloc(sizeof(int64_t) * batch->count);
     if (!dealer.order)
         return -1;
-    sort_by_length(batch, dealer.order);
+    dealer.tokens_left = sort_by_length(batch, dealer.order);
     pool_run(batch->threads, work, &dealer);
     free(dealer.order);
     pthread_mutex_destroy(&dealer.lock);

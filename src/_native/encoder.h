@@ -6,16 +6,25 @@
 /* Parts of the time, in the order of encoder_time(). */
 enum part { PART_EMBED, PART_PROJECT, PART_ATTEND, PART_OUT, PART_UP, PART_DOWN, PART_NORM, PART_QUANTISE, PART_POOL, PARTS };
 
-/* One call: sequences i of tokens ids[starts[i]] .. ids[starts[i + 1]]. */
+/* States of all tokens of a call between two layers, row t of token ids[t]: the caller's memory. */
+struct rest {
+    float *x;           /* [tokens][hidden] */
+    struct bytes bytes; /* the same, quantised */
+};
+
+/* One call: sequences i of tokens ids[starts[i]] .. ids[starts[i + 1]], from one layer to another. */
 struct batch {
     const struct model *model;
     const struct kernel *kernel;
     const int32_t *ids;
     const int32_t *types;  /* NULL: all zero */
     const int64_t *starts; /* [count + 1] */
-    int64_t count;
+    const int64_t *chosen; /* [count]: which sequences run, each once; NULL: all */
+    int64_t count;         /* of sequences that run */
     int threads;
-    float *out; /* logits [count] of a cross-encoder, else vectors [count][hidden] */
+    int first, last;         /* layers first .. last - 1; first > 0 goes on from `rest` */
+    const struct rest *rest; /* read when first > 0, written when last < layers */
+    float *out; /* when last == layers: logits [sequences] of a cross-encoder, else vectors [sequences][hidden] */
     uint64_t *times; /* NULL, or [PARTS] nanoseconds over all threads, added to */
 };
 

@@ -30,6 +30,21 @@ class Encoder:
         out: NDArray[np.float32],
         times: NDArray[np.uint64] | None = None,
     ) -> None: ...
+    def advance(
+        self,
+        ids: NDArray[np.int32],
+        types: NDArray[np.int32] | None,
+        starts: NDArray[np.int64],
+        chosen: NDArray[np.int64],
+        first: int,
+        last: int,
+        x: NDArray[np.float32],
+        values: NDArray[np.uint8],
+        scale: NDArray[np.float32],
+        zero: NDArray[np.int32],
+        threads: int,
+        out: NDArray[np.float32],
+    ) -> None: ...
     def products(self, index: int, which: str, rows: NDArray[np.uint8], out: NDArray[np.int32]) -> None: ...
 
 Rows = tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.int32]]

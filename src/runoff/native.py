@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from . import _encoder, assembly
 from .artifact import Artifact
-from .assembly import Passages, SpecialTokens
+from .assembly import Pairs, Passages, SpecialTokens
 from .backends import Scores
 from .errors import BackendError
 from .threads import budget
@@ -59,6 +59,12 @@ class NativeBackend:
         self._run(pairs.ids, pairs.types, pairs.offsets, logits)
         return Scores(logits, pairs.truncated, pairs.query_truncated)
 
+    def start(self, query_ids: NDArray[np.int32], passages: Passages) -> PartialRun:
+        """The same pairs before their first layer, to be taken on a few layers at a time."""
+        pairs = assembly.packed(query_ids, passages, self._artifact.max_length, self._special, np.int32)
+        self._check_ids(pairs.ids)
+        return PartialRun(self._artifact, self._encoder, pairs, self._threads)
+
     def embed(self, texts: Passages) -> NDArray[np.float32]:
         """A unit vector for each text."""
         pairs = assembly.single(texts, self._artifact.max_length, self._special)
@@ -75,12 +81,86 @@ class NativeBackend:
     ) -> None:
         if not len(out):
             return
+        self._check_ids(ids)
+        self._encoder.run(ids, types, offsets, self._threads, out)
+
+    def _check_ids(self, ids: NDArray[np.int32]) -> None:
+        if not len(ids):
+            return
         if ids.min() < 0 or ids.max() >= self._artifact.vocabulary:
             raise BackendError(
                 f"{self._artifact.name}: token id {ids.min() if ids.min() < 0 else ids.max()}; expected 0 to "
                 f"{self._artifact.vocabulary - 1}. The token cache is damaged or of another model."
             )
-        self._encoder.run(ids, types, offsets, self._threads, out)
+
+
+class PartialRun:
+    """Pairs on their way through the layers; each may stop after any layer while the others go on.
+
+    A pair that goes all the way gets the logit of ``NativeBackend.score``, bit for bit, wherever it rested and whoever
+    went with it. States rest in about 1.9 kB a token, which this object owns. For one thread at a time.
+
+    Args:
+        artifact: the model.
+        encoder: its packed weights.
+        pairs: assembled pairs, ids checked.
+        threads: most threads that work on one call.
+
+    Attributes:
+        at: int64, shape [n]: layers that each pair has been through.
+        truncated: bool, shape [n]: whether only the passage's beginning is read.
+        query_truncated: whether the query was capped.
+    """
+
+    def __init__(self, artifact: Artifact, encoder: _encoder.Encoder, pairs: Pairs, threads: int) -> None:
+        self.at = np.zeros(len(pairs), dtype=np.int64)
+        self.truncated = pairs.truncated
+        self.query_truncated = pairs.query_truncated
+        self._layers = artifact.layers
+        self._encoder, self._pairs, self._threads = encoder, pairs, threads
+        tokens = len(pairs.ids)
+        self._states = np.empty((tokens, artifact.hidden), dtype=np.float32)
+        self._bytes = np.empty((tokens, artifact.hidden), dtype=np.uint8)
+        self._scales, self._zeros = np.empty(tokens, dtype=np.float32), np.empty(tokens, dtype=np.int32)
+
+    def advance(self, chosen: NDArray[np.int64], layer: int) -> NDArray[np.float32]:
+        """Take some pairs on to a layer before the last.
+
+        Args:
+            chosen: int64, shape [k]: positions of pairs, each once, all at the same layer.
+            layer: layers that they are to have been through, at most one less than there are.
+
+        Returns:
+            float32, shape [k, hidden]: their [CLS] states after that layer.
+
+        Raises:
+            BackendError: the pairs are not at one layer before ``layer``, or there is no such layer.
+        """
+        self._go(chosen, layer, self._layers - 1, np.empty(1, dtype=np.float32))
+        return self._states[self._pairs.offsets[chosen]]
+
+    def finish(self, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Take some pairs to the end: their logits, float32, shape [k]; arguments and errors as for ``advance``."""
+        logits = np.empty(len(self.at), dtype=np.float32)
+        self._go(chosen, self._layers, self._layers, logits)
+        return logits[chosen]
+
+    def _go(self, chosen: NDArray[np.int64], layer: int, last: int, out: NDArray[np.float32]) -> None:
+        if not len(chosen):
+            return
+        if len(np.unique(chosen)) != len(chosen) or chosen.min() < 0 or chosen.max() >= len(self.at):
+            raise BackendError(f"pairs: got {chosen.tolist()}; expected positions below {len(self.at)}, each once")
+        first = int(self.at[chosen[0]])
+        if not first < layer <= last or (self.at[chosen] != first).any():
+            raise BackendError(
+                f"layer: got {layer} for pairs at {sorted(set(self.at[chosen].tolist()))}; expected pairs at one layer, "
+                f"and a later one up to {last}"
+            )
+        chosen = np.ascontiguousarray(chosen, dtype=np.int64)
+        pairs, states = self._pairs, (self._states, self._bytes, self._scales, self._zeros)
+        self.at[chosen] = -1  # lost, should this fail half way
+        self._encoder.advance(pairs.ids, pairs.types, pairs.offsets, chosen, first, layer, *states, self._threads, out)
+        self.at[chosen] = layer
 
 
 def choose_kernel(wanted: str | None) -> str:
