@@ -244,7 +244,7 @@ def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
         ArtifactDamagedError: a file is missing, has another size or other bytes than the manifest says.
     """
     path = folder / MANIFEST
-    said = _parse(path, _unseal(path, _read(path)))
+    said = _parse(path, unseal(path, _read(path)))
     files = {name: FileInfo(int(entry["bytes"]), str(entry["sha256"])) for name, entry in said["files"].items()}
     for name, info in files.items():
         check_file(folder / name, info, contents=verify)
@@ -293,6 +293,20 @@ def seal(body: bytes) -> bytes:
     return body.replace(b"0" * 64, digest, 1)
 
 
+def unseal(path: Path, data: bytes) -> bytes:
+    """What a sealed file says, JSON, after a look at its digest.
+
+    Raises:
+        ArtifactDamagedError: there is no digest, or that of other bytes.
+    """
+    match = _SEAL.match(data)
+    if match is None:
+        raise ArtifactDamagedError(f"{path}: does not begin with a digest; install or export the model again")
+    if hashlib.sha256(_BLANK + data[match.end() :]).hexdigest().encode() != match[1]:
+        raise ArtifactDamagedError(f"{path}: damaged (differs from its own digest); install or export the model again")
+    return data
+
+
 def blank_head() -> bytes:
     """First line of a manifest that is not sealed yet."""
     return _BLANK
@@ -303,15 +317,6 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ModelError(f"{path}: {error.strerror}; expected a model folder with a {MANIFEST}") from error
-
-
-def _unseal(path: Path, data: bytes) -> bytes:
-    match = _SEAL.match(data)
-    if match is None:
-        raise ArtifactDamagedError(f"{path}: does not begin with a digest; install or export the model again")
-    if hashlib.sha256(_BLANK + data[match.end() :]).hexdigest().encode() != match[1]:
-        raise ArtifactDamagedError(f"{path}: damaged (differs from its own digest); install or export the model again")
-    return data
 
 
 def _parse(path: Path, data: bytes) -> dict[str, Any]:

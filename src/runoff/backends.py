@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +37,26 @@ class Scores:
         logits: float32, shape [n], finite.
         truncated: bool, shape [n]: whether only the passage's beginning was read.
         query_truncated: whether the query was capped.
+        exits: int64, shape [n]: layer after which a pair left with a predicted logit; 0 where the logit is final.
+            None where all are.
     """
 
     logits: NDArray[np.float32]
+    truncated: NDArray[np.bool_]
+    query_truncated: bool
+    exits: NDArray[np.int64] | None = None
+
+
+class LayeredPairs(Protocol):
+    """Pairs of one query on their way through the layers, which any of them may leave; see ``native.PartialRun``."""
+
+    def advance(self, chosen: NDArray[np.int64], layer: int) -> Vectors: ...
+    def finish(self, chosen: NDArray[np.int64]) -> NDArray[np.float32]: ...
+
+
+class StartedPairs(LayeredPairs, Protocol):
+    """The same, and what was cut to make them fit."""
+
     truncated: NDArray[np.bool_]
     query_truncated: bool
 
@@ -62,6 +79,15 @@ class Backend(Protocol):
 
     def embed(self, texts: Passages) -> Vectors:
         """A unit vector for each text, float32, shape [n, dimensions] (bi-encoders)."""
+        ...
+
+
+@runtime_checkable
+class LayeredBackend(Backend, Protocol):
+    """A backend that can take pairs on a few layers at a time."""
+
+    def start(self, query_ids: NDArray[np.int32], passages: Passages) -> StartedPairs:
+        """Pairs before their first layer."""
         ...
 
 

@@ -153,8 +153,8 @@ class PartialRun:
         first = int(self.at[chosen[0]])
         if not first < layer <= last or (self.at[chosen] != first).any():
             raise BackendError(
-                f"layer: got {layer} for pairs at {sorted(set(self.at[chosen].tolist()))}; expected pairs at one layer, "
-                f"and a later one up to {last}"
+                f"layer: got {layer} for pairs at {sorted(set(self.at[chosen].tolist()))}; expected pairs at one"
+                f" layer, and a later one up to {last}"
             )
         chosen = np.ascontiguousarray(chosen, dtype=np.int64)
         pairs, states = self._pairs, (self._states, self._bytes, self._scales, self._zeros)

@@ -9,16 +9,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from . import backends, models
+from . import backends, exits, models
 from .artifact import Artifact
 from .assembly import Passages
-from .backends import Backend, Scores, Selected
+from .backends import Backend, LayeredBackend, Scores, Selected
 from .encoder import as_texts, open_as
 from .errors import BackendError, QueryError
+from .exits import ExitHeads
 from .tokenizer import Tokenizer
 
 # The logit of a passage without a single token: below what any model of this kind gives, and finite.
 BLANK_LOGIT = -30.0
+EXACT, FAST = EFFORTS = ("exact", "fast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +30,12 @@ class Hit:
     Attributes:
         text: the passage.
         index: its place in the list that was given.
-        logit: the cross-encoder's output, finite.
+        logit: the cross-encoder's output, or what it was predicted to be; finite.
         score: the logit's sigmoid, 0..1.
         truncated: whether only the passage's beginning was read.
         query_truncated: whether only the query's beginning was read.
+        layer: layers that the pair went through.
+        predicted: whether the logit is a prediction from there, rather than the model's own.
     """
 
     text: str
@@ -39,7 +43,9 @@ class Hit:
     logit: float
     score: float
     truncated: bool
-    query_truncated: bool = False
+    query_truncated: bool
+    layer: int
+    predicted: bool
 
 
 class CrossEncoder:
@@ -50,13 +56,17 @@ class CrossEncoder:
         tokenizer: its tokenizer.
         backend: name of what runs it.
         backend_reason: why that was chosen.
+        exits: heads for early exit, or None where the model has none.
     """
 
-    def __init__(self, artifact: Artifact, tokenizer: Tokenizer, selected: Selected) -> None:
+    def __init__(
+        self, artifact: Artifact, tokenizer: Tokenizer, selected: Selected, heads: ExitHeads | None = None
+    ) -> None:
         self.artifact = artifact
         self.tokenizer = tokenizer
         self.backend = selected.backend.name
         self.backend_reason = selected.reason
+        self.exits = heads
         self._backend: Backend = selected.backend
 
     @classmethod
@@ -75,24 +85,61 @@ class CrossEncoder:
         """
         artifact = open_as(model, "cross-encoder")
         tokenizer = Tokenizer.load(artifact.tokenizer_path, limit=threads)
-        return cls(artifact, tokenizer, backends.select(artifact, backend, threads, tokenizer=tokenizer))
+        selected = backends.select(artifact, backend, threads, tokenizer=tokenizer)
+        return cls(artifact, tokenizer, selected, ExitHeads.find(artifact))
 
-    def score(self, query_ids: NDArray[np.int32], passages: Passages) -> Scores:
-        """Logits of a query with each passage; a pair's logit depends on nothing but the pair.
+    @property
+    def efforts(self) -> tuple[str, ...]:
+        """What this model does on this backend: ``exact``, and ``fast`` where there are heads and layers to stop at."""
+        layered = self.exits is not None and isinstance(self._backend, LayeredBackend)
+        return EFFORTS if layered else EFFORTS[:1]
+
+    def score(
+        self,
+        query_ids: NDArray[np.int32],
+        passages: Passages,
+        *,
+        effort: str = EXACT,
+        top_n: int = exits.PROTECTED,
+        offsets: NDArray[np.float32] | None = None,
+    ) -> Scores:
+        """Logits of a query with each passage.
+
+        An exact logit depends on nothing but the pair. With ``effort="fast"`` passages that cannot reach the top any
+        more stop early and get a predicted logit; all others get the exact one, and which they are depends on the query
+        and the passages alone. Where ``efforts`` has no ``fast``, all logits are exact.
 
         Args:
             query_ids: int32: the query's word-piece ids, without special tokens.
             passages: rows of a token cache.
+            effort: ``exact`` or ``fast``.
+            top_n: places at the top that matter most; ``fast`` protects as many, up to 5.
+            offsets: float32, shape [n]: what will be added to each logit to rank the passages; None adds nothing.
 
         Raises:
+            QueryError: there is no such effort.
             BackendError: the model gave a number that is not finite.
         """
+        check_effort(effort)
         if not len(passages):
             return Scores(np.empty(0, np.float32), np.empty(0, bool), False)
-        scores = self._backend.score(query_ids, passages)
+        scores = self._scores(query_ids, passages, effort, top_n, offsets)
         if not np.isfinite(scores.logits).all():
             raise BackendError(f"{self.backend} gave a logit of {self.artifact.name} that is not finite")
         return replace(scores, logits=np.where(passages.lengths == 0, np.float32(BLANK_LOGIT), scores.logits))
+
+    def _scores(
+        self,
+        query_ids: NDArray[np.int32],
+        passages: Passages,
+        effort: str,
+        top_n: int,
+        offsets: NDArray[np.float32] | None,
+    ) -> Scores:
+        if effort == EXACT or self.exits is None or not isinstance(self._backend, LayeredBackend):
+            return self._backend.score(query_ids, passages)
+        added = np.zeros(len(passages), np.float32) if offsets is None else offsets
+        return exits.score(self._backend, self.exits, query_ids, passages, added, min(top_n, exits.PROTECTED))
 
 
 class Reranker:
@@ -120,24 +167,27 @@ class Reranker:
         """Name of what runs the model."""
         return self.encoder.backend
 
-    def rank(self, query: str, passages: Sequence[str], top_n: int = 5) -> list[Hit]:
+    def rank(self, query: str, passages: Sequence[str], top_n: int = 5, *, effort: str = EXACT) -> list[Hit]:
         """The ``top_n`` passages that answer the query best, by logit, ties in the order given.
 
         Args:
             query: what is asked; text that is not blank.
             passages: candidates; blank ones rank last; none gives an empty list.
             top_n: number of hits wanted, at least 1.
+            effort: ``exact``, or ``fast``, which stops early at passages that cannot be among the best any more; see
+                ``CrossEncoder.score``.
 
         Raises:
-            QueryError: the query is blank, ``top_n`` is below 1, or a passage is not a string.
+            QueryError: the query is blank, ``top_n`` is below 1, there is no such effort, or a passage is not a string.
         """
         check_query(query)
         check_count("top_n", top_n)
         passages = as_texts("passages", passages)
         tokenizer = self.encoder.tokenizer
-        scores = self.encoder.score(tokenizer.encode(query), Passages.pack(tokenizer.encode_batch(passages)))
+        cached = Passages.pack(tokenizer.encode_batch(passages))
+        scores = self.encoder.score(tokenizer.encode(query), cached, effort=effort, top_n=top_n)
         order = np.argsort(-scores.logits, kind="stable")[:top_n]
-        return [_hit(passages[i], i, scores) for i in order.tolist()]
+        return [_hit(passages[i], i, scores, self.encoder.artifact.layers) for i in order.tolist()]
 
 
 def sigmoid(logit: float) -> float:
@@ -168,6 +218,26 @@ def check_count(name: str, value: object) -> None:
         raise QueryError(f"{name}: got {value!r}; expected a whole number of at least 1")
 
 
-def _hit(text: str, index: int, scores: Scores) -> Hit:
+def check_effort(effort: object) -> None:
+    """Refuse an effort that there is not.
+
+    Raises:
+        QueryError: names it.
+    """
+    if effort not in EFFORTS:
+        raise QueryError(f"effort: got {effort!r}; expected {' or '.join(EFFORTS)}")
+
+
+def _hit(text: str, index: int, scores: Scores, layers: int) -> Hit:
     logit = float(scores.logits[index])
-    return Hit(text, index, logit, sigmoid(logit), bool(scores.truncated[index]), scores.query_truncated)
+    left = 0 if scores.exits is None else int(scores.exits[index])
+    return Hit(
+        text=text,
+        index=index,
+        logit=logit,
+        score=sigmoid(logit),
+        truncated=bool(scores.truncated[index]),
+        query_truncated=scores.query_truncated,
+        layer=left or layers,
+        predicted=left > 0,
+    )

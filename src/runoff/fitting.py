@@ -1,0 +1,239 @@
+"""Fits exit heads to a cross-encoder from text without labels: the teacher is the model's own final logit.
+
+Each query meets the passages that the first stage finds for it, as it will when the heads are in use. All that is said
+about a head (its penalty, its spread, the margin of them all) comes from queries that it was not fitted on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .assembly import Passages
+from .backends import LayeredPairs
+from .errors import ModelError
+from .exits import ExitHead, ExitHeads, Indices, run
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Start = Callable[[NDArray[np.int32], Passages], LayeredPairs]
+
+FIRST_EXIT = 6
+KNOTS = 8
+MARGINS = tuple(np.round(np.arange(0.25, 4.01, 0.125), 3).tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class FitSettings:
+    """How heads are fitted.
+
+    Attributes:
+        layers: after which layers pairs may leave; heads before layer 6 do not carry to text of another kind.
+        top_n: places at the top that the margin is chosen for.
+        agreement: share of the exact top ``top_n`` that pruning has to keep on queries that were not fitted on.
+        folds: parts of the queries, each predicted from the others.
+        penalties: ridge penalties to choose from, per row, on standardised states.
+        seed: of the division into folds.
+    """
+
+    layers: tuple[int, ...] = (6, 7, 8, 9, 10)
+    top_n: int = 5
+    agreement: float = 0.98
+    folds: int = 5
+    penalties: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.1)
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the model did with many pairs.
+
+    Attributes:
+        states: by layer, float32, shape [pairs, hidden]: [CLS] states.
+        logits: float32, shape [pairs]: final logits.
+        queries: int64, shape [pairs]: number of each pair's query.
+    """
+
+    states: Mapping[int, Floats] = field(repr=False)
+    logits: Floats = field(repr=False)
+    queries: Indices = field(repr=False)
+
+    def take(self, rows: NDArray[Any]) -> Evidence:
+        """The pairs at some rows."""
+        states = {layer: states[rows] for layer, states in self.states.items()}
+        return Evidence(states, self.logits[rows], self.queries[rows])
+
+
+class Replay:
+    """Pairs of one query whose states are known already; behaves like pairs that a model takes through its layers."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+
+    def advance(self, chosen: Indices, layer: int) -> Floats:
+        """The [CLS] states after a layer."""
+        return self._evidence.states[layer][chosen]
+
+    def finish(self, chosen: Indices) -> Floats:
+        """The final logits."""
+        return self._evidence.logits[chosen]
+
+
+def gather(
+    start: Start,
+    pairs: Sequence[tuple[NDArray[np.int32], Passages]],
+    layers: Sequence[int],
+    progress: Callable[[int, int], None] | None = None,
+) -> Evidence:
+    """Take the pairs of many queries through the model and note states and logits.
+
+    Args:
+        start: a backend's ``start``.
+        pairs: for each query its token ids and its candidates.
+        layers: after which layers to note [CLS] states.
+        progress: called with queries done and queries in all.
+    """
+    states: list[list[Floats]] = []
+    logits: list[Floats] = []
+    for done, (query, passages) in enumerate(pairs, start=1):
+        everyone = np.arange(len(passages))
+        running = start(query, passages)
+        states.append([running.advance(everyone, layer) for layer in layers])
+        logits.append(running.finish(everyone))
+        if progress is not None:
+            progress(done, len(pairs))
+    queries = np.repeat(np.arange(len(pairs)), [len(passages) for _, passages in pairs])
+    by_layer = {layer: np.concatenate([row[i] for row in states]) for i, layer in enumerate(layers)}
+    return Evidence(by_layer, np.concatenate(logits), queries)
+
+
+def fit(evidence: Evidence, model: str, settings: FitSettings, about: Mapping[str, Any]) -> ExitHeads:
+    """Heads for a model, from what it did with many pairs; the same evidence and seed give the same heads.
+
+    Args:
+        evidence: at least a few hundred queries.
+        model: the model's digest.
+        settings: how.
+        about: what the evidence was made from, for the record.
+
+    Raises:
+        ModelError: there are fewer queries than folds.
+    """
+    folds = _folds(evidence.queries, settings)
+    chosen = {layer: _best_penalty(evidence, layer, folds, settings) for layer in settings.layers}
+    parts = [
+        (evidence.take(~inside), evidence.take(inside)) for inside in (folds == fold for fold in range(settings.folds))
+    ]
+    spreads = {layer: _spread(parts, layer, chosen[layer]) for layer in settings.layers}
+    fitted = [_heads(rest, chosen, spreads) for rest, _ in parts]
+    margin, kept = _margin([part for _, part in parts], fitted, settings)
+    record = {
+        **about,
+        "queries": len(np.unique(evidence.queries)),
+        "pairs": len(evidence.logits),
+        "settings": asdict(settings),
+        "penalties": {str(layer): penalty for layer, penalty in chosen.items()},
+        "agreement_out_of_fold": round(kept, 4),
+    }
+    return ExitHeads(_heads(evidence, chosen, spreads), margin, model, record)
+
+
+def _folds(queries: Indices, settings: FitSettings) -> Indices:
+    """The fold of each pair; all pairs of a query are in one."""
+    known, places = np.unique(queries, return_inverse=True)
+    if len(known) < settings.folds:
+        raise ModelError(f"queries: got {len(known)}; expected at least {settings.folds}, better a thousand")
+    order = np.random.default_rng(settings.seed).permutation(len(known))
+    return np.asarray(order[places] % settings.folds)
+
+
+def _heads(
+    evidence: Evidence, penalties: Mapping[int, float], spreads: Mapping[int, tuple[Floats, Floats]]
+) -> tuple[ExitHead, ...]:
+    heads = []
+    for layer, penalty in penalties.items():
+        weights, bias = _Moments.of(evidence.states[layer], evidence.logits).solve(penalty)
+        heads.append(ExitHead(layer, weights.astype(np.float32), bias, *spreads[layer]))
+    return tuple(heads)
+
+
+def _best_penalty(evidence: Evidence, layer: int, folds: Indices, settings: FitSettings) -> float:
+    """The penalty with the least squared error on queries that were left out."""
+    errors = dict.fromkeys(settings.penalties, 0.0)
+    states, logits = evidence.states[layer], evidence.logits
+    for fold in range(settings.folds):
+        inside = folds == fold
+        moments = _Moments.of(states[~inside], logits[~inside])
+        for penalty in settings.penalties:
+            weights, bias = moments.solve(penalty)
+            errors[penalty] += float(np.square(states[inside] @ weights + bias - logits[inside]).sum())
+    return min(errors, key=lambda penalty: errors[penalty])
+
+
+def _spread(parts: Sequence[tuple[Evidence, Evidence]], layer: int, penalty: float) -> tuple[Floats, Floats]:
+    """Standard deviation of the error as a function of the prediction: means of equally many predictions each."""
+    guesses, errors = [], []
+    for rest, part in parts:
+        weights, bias = _Moments.of(rest.states[layer], rest.logits).solve(penalty)
+        guesses.append(part.states[layer] @ weights + bias)
+        errors.append(part.logits - guesses[-1])
+    guess, error = np.concatenate(guesses), np.concatenate(errors)
+    bins = np.array_split(np.argsort(guess, kind="stable"), KNOTS)
+    knots = [guess[rows].mean() for rows in bins]
+    spread = [np.sqrt(np.square(error[rows]).mean()) for rows in bins]
+    return np.array(knots, dtype=np.float32), np.array(spread, dtype=np.float32)
+
+
+def _margin(
+    parts: Sequence[Evidence], heads: Sequence[tuple[ExitHead, ...]], settings: FitSettings
+) -> tuple[float, float]:
+    """The least margin that keeps enough of the exact top, and how much it keeps; the largest where none does."""
+    kept = 0.0
+    for margin in MARGINS:
+        shares = [
+            share
+            for part, own in zip(parts, heads, strict=True)
+            for share in _agreements(part, ExitHeads(own, margin, ""), settings.top_n)
+        ]
+        kept = float(np.mean(shares))
+        if kept >= settings.agreement:
+            break
+    return margin, kept
+
+
+def _agreements(evidence: Evidence, exits: ExitHeads, top_n: int) -> Iterator[float]:
+    """Share of each query's exact top that is on top after pruning."""
+    for query in np.unique(evidence.queries):
+        own = evidence.take(evidence.queries == query)
+        outcome = run(Replay(own), exits, np.zeros(len(own.logits), np.float32), top_n)
+        exact, pruned = (np.argsort(-logits, kind="stable")[:top_n] for logits in (own.logits, outcome.logits))
+        yield len(np.intersect1d(exact, pruned)) / len(exact)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moments:
+    """What a ridge regression needs to know about its rows, so that a further penalty costs one solution."""
+
+    rows: int
+    mean: Doubles
+    scale: Doubles
+    products: Doubles
+    targets: Doubles
+    offset: float
+
+    @classmethod
+    def of(cls, states: Floats, logits: Floats) -> _Moments:
+        mean, scale = states.mean(axis=0, dtype=np.float64), states.std(axis=0, dtype=np.float64) + 1e-6
+        z = (states - mean) / scale
+        offset = float(logits.mean(dtype=np.float64))
+        return cls(len(states), mean, scale, z.T @ z, z.T @ (logits - offset), offset)
+
+    def solve(self, penalty: float) -> tuple[Doubles, float]:
+        """Weights on the states as they are, and the bias."""
+        ridge = self.products + penalty * self.rows * np.eye(len(self.mean))
+        weights = np.linalg.solve(ridge, self.targets) / self.scale
+        return weights, self.offset - float(self.mean @ weights)
