@@ -197,7 +197,7 @@ def _margin(
         shares = [
             share
             for part, own in zip(parts, heads, strict=True)
-            for share in _agreements(part, ExitHeads(own, margin, ""), settings.top_n)
+            for share in agreements(part, ExitHeads(own, margin, ""), settings.top_n)
         ]
         kept = float(np.mean(shares))
         if kept >= settings.agreement:
@@ -205,7 +205,7 @@ def _margin(
     return margin, kept
 
 
-def _agreements(evidence: Evidence, exits: ExitHeads, top_n: int) -> Iterator[float]:
+def agreements(evidence: Evidence, exits: ExitHeads, top_n: int) -> Iterator[float]:
     """Share of each query's exact top that is on top after pruning."""
     for query in np.unique(evidence.queries):
         own = evidence.take(evidence.queries == query)
