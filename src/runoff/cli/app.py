@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -407,6 +408,37 @@ def models_export(
         max_length=max_length,
     )
     typer.echo(f"wrote {export.run(settings)}")
+
+
+@models_app.command("fit-exits")
+def models_fit_exits(
+    model: Annotated[str, typer.Argument(help="Name or folder of a cross-encoder.")],
+    text: Annotated[list[str] | None, typer.Option("--text", help="File, feed or folder; may be repeated.")] = None,
+    store: Annotated[Path | None, typer.Option("--store", help="Store whose documents are used too.")] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option("--queries", help="Queries, one a line; default: headlines and questions of the text."),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", help="Most queries, drawn from all.")] = 1000,
+    candidates: CandidatesOption = 20,
+    seed: Annotated[int, typer.Option("--seed", help="Of the draw and of the folds.")] = 0,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write; default: beside the model.")] = None,
+    threads: ThreadsOption = None,
+    bi_encoder: BiEncoderOption = None,
+) -> None:
+    """Fit what `effort=fast` needs, from text without labels: the model is its own teacher."""
+    from dataclasses import replace
+
+    from . import fit_exits, output
+
+    job = fit_exits.Job(model, tuple(text or ()), store, queries, limit, candidates, out=out, threads=threads)
+    job = replace(job, settings=replace(job.settings, seed=seed), bi_encoder=bi_encoder or job.bi_encoder)
+    with output.progress() as bar:
+        path, heads = fit_exits.run(job, partial(bar, "pairs of") if bar else None)
+    kept = heads.fitted["agreement_out_of_fold"]
+    typer.echo(
+        f"wrote {path}: {len(heads.heads)} exits, margin {heads.margin:g}, keeps {kept:.1%} of the top out of fold"
+    )
 
 
 def _engine(
