@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -292,3 +293,17 @@ def test_an_unknown_effort_is_refused(cross_encoder: CrossEncoder) -> None:
 
 def test_a_partial_run_belongs_to_one_call(native: NativeBackend) -> None:
     assert isinstance(native.start(*pairs(3)), PartialRun)
+
+
+def test_verify_reads_the_heads_too(artifact: Artifact, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(artifact.path, folder)
+    heads(artifact).write(folder / exits.FILE)
+
+    def golden(model: Artifact, backend: str, inputs: object) -> tuple[str, np.ndarray]:
+        return backend, model.golden.outputs
+
+    assert exits.FILE in models.verify(str(folder), runner=golden).files
+    (folder / exits.FILE).write_bytes((folder / exits.FILE).read_bytes()[:-1])
+    with pytest.raises(ArtifactDamagedError, match="exits"):
+        models.verify(str(folder), runner=golden)

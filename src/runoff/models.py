@@ -108,6 +108,7 @@ def verify(model: str | Path | Artifact, backend: str = "onnxruntime", *, runner
     if manifest.fields.get("kind") == "vocabulary":
         return Verification(str(manifest.fields["name"]), files)
     artifact = Artifact.open(manifest.path, verify=False)
+    files += _extras(artifact)
     golden = artifact.golden
     ran_on, outputs = (runner or run_golden)(artifact, backend, golden.inputs)
     error = golden.worst(outputs)
@@ -131,6 +132,15 @@ def run_golden(artifact: Artifact, backend: str, inputs: Sequence[Any]) -> tuple
     reranker = Reranker.load(artifact, backend=backend)
     logits = [reranker.rank(query, [passage], top_n=1)[0].logit for query, passage in inputs]
     return reranker.backend, np.array(logits, dtype=np.float32)
+
+
+def _extras(artifact: Artifact) -> tuple[str, ...]:
+    """Names of the files beside the artifact that were fitted to it, each read, and so checked against its digest."""
+    from . import calibration, exits
+
+    exits.ExitHeads.find(artifact)
+    calibration.Calibration.find(artifact)
+    return tuple(name for name in (exits.FILE, calibration.FILE) if (artifact.path / name).exists())
 
 
 def _folder(name_or_path: str | Path) -> Path:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from . import backends, exits, models
 from .artifact import Artifact
 from .assembly import Passages
-from .backends import Backend, LayeredBackend, Scores, Selected
+from .backends import Backend, LayeredBackend, Scores, Selected, StartedPairs
 from .encoder import as_texts, open_as
 from .errors import BackendError, QueryError
 from .exits import ExitHeads
@@ -76,17 +76,33 @@ class CrossEncoder:
         *,
         backend: str = backends.AUTO,
         threads: int | None = None,
+        exits: bool = True,
     ) -> CrossEncoder:
-        """Load a cross-encoder by name, folder or artifact.
+        """Load a cross-encoder by name, folder or artifact, with its heads for early exit unless ``exits`` is False.
 
         Raises:
-            ModelError: there is no such model, it is damaged, or no cross-encoder.
+            ModelError: there is no such model, it is damaged, or no cross-encoder; or its heads are another model's.
             BackendError: the backend cannot run it here.
         """
         artifact = open_as(model, "cross-encoder")
         tokenizer = Tokenizer.load(artifact.tokenizer_path, limit=threads)
         selected = backends.select(artifact, backend, threads, tokenizer=tokenizer)
-        return cls(artifact, tokenizer, selected, ExitHeads.find(artifact))
+        return cls(artifact, tokenizer, selected, ExitHeads.find(artifact) if exits else None)
+
+    @property
+    def kernel(self) -> str:
+        """Name of the native backend's kernel; empty on another backend."""
+        return str(getattr(self._backend, "kernel", ""))
+
+    def start(self, query_ids: NDArray[np.int32], passages: Passages) -> StartedPairs:
+        """Pairs before their first layer, to be taken on a few layers at a time.
+
+        Raises:
+            BackendError: the backend cannot stop between layers.
+        """
+        if not isinstance(self._backend, LayeredBackend):
+            raise BackendError(f"{self.backend} cannot stop between layers; expected the native backend to run here")
+        return self._backend.start(query_ids, passages)
 
     @property
     def efforts(self) -> tuple[str, ...]:

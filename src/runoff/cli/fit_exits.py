@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import fitting, models, pairing, sources
-from ..backends import LayeredBackend, select
 from ..chunking import ChunkSettings
 from ..documents import Document
 from ..encoder import BiEncoder
-from ..errors import BackendError, SourceError
+from ..errors import SourceError
 from ..exits import FILE, ExitHeads
-from ..tokenizer import Tokenizer
+from ..reranker import CrossEncoder
 
 Progress = Callable[[int, int], None]
 
@@ -57,17 +56,13 @@ def run(job: Job, progress: Progress | None = None) -> tuple[Path, ExitHeads]:
         BackendError: no backend here can stop half way.
         ModelError: a model is missing, or there are too few queries.
     """
-    artifact = models.find(job.model)
-    tokenizer = Tokenizer.load(artifact.tokenizer_path, limit=job.threads)
-    backend = select(artifact, "auto", job.threads, tokenizer=tokenizer).backend
-    if not isinstance(backend, LayeredBackend):
-        raise BackendError(f"{backend.name} cannot stop between layers; expected the native backend to run here")
+    model = CrossEncoder.load(job.model, threads=job.threads, exits=False)
     documents = _documents(job)
     pool = _queries(job, documents)
     asked = pairing.draw(pool, job.limit, job.settings.seed)
     encoder = BiEncoder.load(job.bi_encoder, threads=job.threads)
-    pairs = pairing.pairs(asked, documents, encoder, tokenizer, job.candidates, ChunkSettings())
-    evidence = fitting.gather(backend.start, pairs, job.settings.layers, progress)
+    pairs = pairing.pairs(asked, documents, encoder, model.tokenizer, job.candidates, ChunkSettings())
+    evidence = fitting.gather(model.start, pairs, job.settings.layers, progress)
     about = {
         "text": [Path(source).name for source in job.text] + (["store"] if job.store else []),
         "text_sha256": _digest(text for document in documents for text in (document.title, document.body)),
@@ -76,10 +71,10 @@ def run(job: Job, progress: Progress | None = None) -> tuple[Path, ExitHeads]:
         "candidates": job.candidates,
         "bi_encoder": encoder.artifact.name,
         "bi_encoder_digest": encoder.artifact.digest,
-        "backend": f"{backend.name} {getattr(backend, 'kernel', '')}".strip(),
+        "backend": f"{model.backend} {model.kernel}",
     }
-    heads = fitting.fit(evidence, artifact.digest, job.settings, about)
-    path = job.out or artifact.path / FILE
+    heads = fitting.fit(evidence, model.artifact.digest, job.settings, about)
+    path = job.out or model.artifact.path / FILE
     heads.write(path)
     return path, heads
 

@@ -1,0 +1,215 @@
+"""Fast against exact: what early exit costs in quality and saves in time, with heads that never saw the collection.
+
+For each collection, heads are fitted on the other ones, whose labels are not used; then its queries with the first
+stage's twenty candidates are ranked exactly and fast, by logit + weight x cosine similarity.
+
+python benchmarks/early_exit.py --collections DATA --cache CACHE --json benchmarks/results/early_exit.json
+
+What the model does with a pair is kept in the cache, so that a second run takes seconds; `--time` alternates both
+efforts on the real encoder, `--ship` fits on all collections named and writes the heads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import collection
+import harness
+from runoff import exits, fitting
+from runoff.assembly import Passages
+from runoff.encoder import BiEncoder
+from runoff.evaluate import ndcg
+from runoff.exits import ExitHeads
+from runoff.fitting import Evidence, FitSettings, Replay
+from runoff.reranker import CrossEncoder
+
+NAMES = ("fiqa_test", "nq_passages", "scifact")
+DEPTH, STEP, SEED = 20, 10, 20
+WEIGHTS = (0.0, 10.0, 20.0)
+SETTINGS = FitSettings()
+
+
+@dataclass(frozen=True)
+class Known:
+    """Queries of a collection, what the model did with their candidates, and what the labels say of these."""
+
+    data: collection.Collection
+    queries: list[str]
+    documents: list[list[str]]
+    similarities: np.ndarray  # [queries, DEPTH]
+    evidence: Evidence
+    tokens: np.ndarray  # [queries, DEPTH]
+
+    def pairs(self) -> Iterator[tuple[int, Evidence]]:
+        """The evidence of each query."""
+        for number in range(len(self.queries)):
+            yield number, self.evidence.take(slice(number * DEPTH, (number + 1) * DEPTH))
+
+    def ndcg(self, number: int, scores: np.ndarray) -> float:
+        """nDCG@10 of a query's candidates in the order of some scores."""
+        order = collection.reorder(self.documents[number], scores)
+        return ndcg(order, self.data.relevant[self.queries[number]], 10)
+
+
+class Gatherer:
+    """Runs the models over collections, a few queries at a time, and keeps what they did."""
+
+    def __init__(self, folder: Path, cache: Path, threads: int | None) -> None:
+        self.encoder = BiEncoder.load(threads=threads)
+        self.model = CrossEncoder.load(threads=threads)
+        self._folder, self._cache = folder, cache
+        cache.mkdir(parents=True, exist_ok=True)
+
+    def known(self, name: str, count: int) -> Known:
+        """The first ``count`` queries of a collection in a seeded order."""
+        data = collection.load(self._folder / name)
+        ids = list(data.queries)
+        queries = [ids[place] for place in np.random.default_rng(SEED).permutation(len(ids))[:count].tolist()]
+        documents, similarities = self._candidates(name, data, queries)
+        shards = [
+            self._shard(f"{name}.{first:04d}", data, queries[first : first + STEP], documents[first : first + STEP])
+            for first in range(0, len(queries), STEP)
+        ]
+        states, logits, tokens = (np.concatenate(parts) for parts in zip(*shards, strict=True))
+        by_layer = {
+            layer: np.ascontiguousarray(states[:, :, place].reshape(-1, states.shape[-1]))
+            for place, layer in enumerate(SETTINGS.layers)
+        }
+        numbers = np.repeat(np.arange(len(queries)), DEPTH)
+        return Known(data, queries, documents, similarities, Evidence(by_layer, logits.reshape(-1), numbers), tokens)
+
+    def cached(self, data: collection.Collection, query: str, documents: Sequence[str]) -> tuple[np.ndarray, Passages]:
+        """Token ids of a query and of its candidates."""
+        tokenizer = self.model.tokenizer
+        rows = tokenizer.encode_batch([data.documents[key] for key in documents])
+        return tokenizer.encode(data.queries[query]), Passages.pack(rows)
+
+    def _candidates(
+        self, name: str, data: collection.Collection, queries: Sequence[str]
+    ) -> tuple[list[list[str]], np.ndarray]:
+        path = self._cache / f"{name}.vectors.npy"
+        if not path.exists():
+            np.save(path, self.encoder.encode(list(data.documents.values())))
+        similarities = self.encoder.encode([data.queries[query] for query in queries]) @ np.load(path).T
+        order = np.argsort(-similarities, axis=1, kind="stable")[:, :DEPTH]
+        ids = list(data.documents)
+        return [[ids[place] for place in row] for row in order], np.take_along_axis(similarities, order, axis=1)
+
+    def _shard(
+        self, name: str, data: collection.Collection, queries: Sequence[str], documents: Sequence[Sequence[str]]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """[CLS] states [queries, DEPTH, layers, hidden], logits and tokens [queries, DEPTH]."""
+        path = self._cache / f"{name}.npz"
+        if not path.exists():
+            pairs = [self.cached(data, query, row) for query, row in zip(queries, documents, strict=True)]
+            found = fitting.gather(self.model.start, pairs, SETTINGS.layers)
+            shape = (len(queries), DEPTH)
+            np.savez(
+                path,
+                states=np.stack([states.reshape(*shape, -1) for states in found.states.values()], axis=2),
+                logits=found.logits.reshape(shape),
+                tokens=np.stack([passages.lengths + len(ids) + 3 for ids, passages in pairs]),
+            )
+        with np.load(path) as kept:
+            return kept["states"], kept["logits"], np.minimum(kept["tokens"], self.model.artifact.max_length)
+
+
+def joined(parts: Sequence[Evidence]) -> Evidence:
+    """Evidence of several collections; their queries stay apart."""
+    firsts = np.cumsum([0, *(part.queries.max() + 1 for part in parts)])
+    return Evidence(
+        {layer: np.concatenate([part.states[layer] for part in parts]) for layer in SETTINGS.layers},
+        np.concatenate([part.logits for part in parts]),
+        np.concatenate([part.queries + first for part, first in zip(parts, firsts, strict=False)]),
+    )
+
+
+def fitted(known: Mapping[str, Known], model: CrossEncoder, cached: Path) -> ExitHeads:
+    """Heads from what the model did with the queries of some collections."""
+    about = {
+        "text": [f"{name}: whole documents" for name in known],
+        "queries_from": [f"{name}: {len(each.queries)} of its queries" for name, each in known.items()],
+        "candidates": DEPTH,
+        "backend": f"{model.backend} {model.kernel}",
+    }
+    return fitting.fit(joined([each.evidence for each in known.values()]), model.artifact.digest, SETTINGS, about)
+
+
+def quality(known: Known, heads: ExitHeads, weight: float, layers: int) -> dict[str, float]:
+    """Fast beside exact, replayed from what the model did."""
+    rows = []
+    for number, evidence in known.pairs():
+        offsets = (weight * known.similarities[number]).astype(np.float32)
+        outcome = exits.run(Replay(evidence), heads, offsets, exits.PROTECTED)
+        exact, fast = evidence.logits + offsets, outcome.logits + offsets
+        tops = [set(np.argsort(-scores, kind="stable")[:3].tolist()) for scores in (exact, fast)]
+        done = np.where(outcome.layers == 0, layers, outcome.layers) / layers
+        rows.append(
+            {
+                "ndcg@10_exact": known.ndcg(number, exact),
+                "ndcg@10_fast": known.ndcg(number, fast),
+                "top1_same": float(np.argmax(exact) == np.argmax(fast)),
+                "top3_agreement": len(tops[0] & tops[1]) / 3,
+                "share_of_token_layers": float(np.average(done, weights=known.tokens[number])),
+                "finished": float((outcome.layers == 0).sum()),
+            }
+        )
+    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+
+
+def timed(gatherer: Gatherer, known: Known, heads: ExitHeads, count: int, rounds: int) -> dict[str, float]:
+    """Milliseconds of both efforts on the real encoder, taking turns at each query; exact logits of survivors."""
+    gatherer.model.exits = heads
+    times: dict[str, list[float]] = {"exact": [], "fast": []}
+    for number in range(count):
+        query, passages = gatherer.cached(known.data, known.queries[number], known.documents[number])
+        best = dict.fromkeys(times, float("inf"))
+        for _ in range(rounds):
+            for effort in times:
+                started = time.perf_counter()
+                gatherer.model.score(query, passages, effort=effort)
+                best[effort] = min(best[effort], (time.perf_counter() - started) * 1e3)
+        for effort, taken in best.items():
+            times[effort].append(taken)
+    return {
+        "queries": count,
+        **{f"{effort}_ms": float(np.mean(taken)) for effort, taken in times.items()},
+        "ratio": float(np.sum(times["fast"]) / np.sum(times["exact"])),
+    }
+
+
+def main() -> None:
+    options = harness.parser(__doc__)
+    options.add_argument("--collections", type=Path, required=True)
+    options.add_argument("--cache", type=Path, required=True)
+    options.add_argument("--queries", type=int, default=200)
+    options.add_argument("--time", type=int, default=0, metavar="QUERIES", help="time so many queries too")
+    options.add_argument("--ship", type=Path, help="fit on the collections of --fit and write the heads here")
+    options.add_argument("--fit", nargs="+", default=["nq_passages", "scifact"])
+    chosen = options.parse_args()
+    gatherer = Gatherer(chosen.collections, chosen.cache, chosen.threads)
+    known = {name: gatherer.known(name, chosen.queries) for name in NAMES}
+    if chosen.ship:
+        fitted({name: known[name] for name in chosen.fit}, gatherer.model).write(chosen.ship)
+    results: dict[str, Any] = {}
+    for name, each in known.items():
+        heads = fitted({other: known[other] for other in NAMES if other != name}, gatherer.model)
+        results[name] = {
+            "queries": len(each.queries),
+            "margin": heads.margin,
+            "quality": {f"{weight:g}": quality(each, heads, weight, 12) for weight in WEIGHTS},
+        }
+        if chosen.time:
+            results[name]["time"] = timed(gatherer, each, heads, chosen.time, chosen.rounds)
+    settings = {"depth": DEPTH, "queries": chosen.queries, "protected": exits.PROTECTED}
+    harness.finish("early_exit", results, settings, chosen.json)
+
+
+if __name__ == "__main__":
+    main()
