@@ -267,3 +267,13 @@ def test_a_setting_out_of_range_is_named(engine: Engine, articles: Path, setting
     ((name, value),) = settings.items()
     with pytest.raises(QueryError, match=f"{name}: got {value!r}"):
         engine.search(QUESTION, **settings)  # type: ignore[arg-type]
+
+
+def test_effort_reaches_the_runoff_and_is_told(engine: Engine, articles: Path) -> None:
+    engine.ingest(articles)
+    exact, fast = (engine.search("how long do payouts take?", 2, effort=effort) for effort in ("exact", "fast"))
+    assert (exact.effort, fast.effort) == ("exact", "fast")
+    assert all(hit.exit_layer is None for hit in exact.hits)
+    assert fast.hits[0].chunk_id == exact.hits[0].chunk_id
+    with pytest.raises(QueryError, match="effort"):
+        engine.search("payouts", effort="lazy")

@@ -253,7 +253,7 @@ def test_fast_hits_say_where_they_ended(artifact: Artifact, native: NativeBacken
     assert ranker.encoder.efforts == ("exact", "fast")
     exact = {hit.index: hit for hit in ranker.rank("how long do payouts take?", PASSAGES, 6)}
     fast = ranker.rank("how long do payouts take?", PASSAGES, 1, effort="fast")
-    assert all((hit.layer, hit.predicted) == (12, False) for hit in exact.values())
+    assert all(hit.exit_layer is None for hit in exact.values())
     everyone = ranker.encoder.score(
         ranker.encoder.tokenizer.encode("how long do payouts take?"),
         Passages.pack(ranker.encoder.tokenizer.encode_batch(PASSAGES)),
@@ -264,8 +264,8 @@ def test_fast_hits_say_where_they_ended(artifact: Artifact, native: NativeBacken
     assert everyone.exits.any()
     assert everyone.logits[1] == BLANK_LOGIT
     (hit,) = fast
-    assert (hit.layer, hit.predicted) in {(12, False), (6, True)}
-    if not hit.predicted:
+    assert hit.exit_layer in {None, 6}
+    if hit.exit_layer is None:
         assert hit.logit == exact[hit.index].logit
 
 

@@ -46,6 +46,10 @@ class Scores:
     query_truncated: bool
     exits: NDArray[np.int64] | None = None
 
+    def exit_layer(self, position: int) -> int | None:
+        """Layer after which a pair left, or None where its logit is final."""
+        return (int(self.exits[position]) or None) if self.exits is not None else None
+
 
 class LayeredPairs(Protocol):
     """Pairs of one query on their way through the layers, which any of them may leave; see ``native.PartialRun``."""

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from . import identity, manifest, models, prompt, refreshing, sources
 from .candidates import Mode, check_mode, find
 from .chunking import ChunkSettings
@@ -21,7 +23,7 @@ from .errors import DocumentError, SourceError, StoreMissingError
 from .ingest import Ingestor
 from .prompt import Prompt, PromptPassage
 from .ranking import DEFAULT_BLEND, check_blend, hits
-from .reranker import check_count, check_query
+from .reranker import EXACT, check_count, check_effort, check_query
 from .results import IngestReport, SearchResult, SourceReport, Timings
 from .stages import ModelStages, Stages, chunk_identity, index_identity
 from .store import Store
@@ -201,6 +203,7 @@ class Engine:
         mode: Mode = "hybrid",
         where: str | Condition | None = None,
         blend: float = DEFAULT_BLEND,
+        effort: str = EXACT,
     ) -> SearchResult:
         """The chunks that answer a query best.
 
@@ -212,6 +215,8 @@ class Engine:
             mode: the first stage's lists: ``"hybrid"``, ``"dense"`` (vectors) or ``"lexical"`` (BM25).
             where: only chunks that meet this condition; see docs/filters.md.
             blend: hits are ordered by logit + blend x cosine similarity; at least 0.
+            effort: ``"exact"``, or ``"fast"``, which stops early at chunks that cannot be among the best any more; see
+                docs/exits.md.
 
         Raises:
             QueryError: a setting is out of range, the query is blank, or the condition cannot be read.
@@ -222,6 +227,7 @@ class Engine:
         check_count("candidates", candidates)
         check_mode(mode)
         check_blend(blend)
+        check_effort(effort)
         condition = parse(where) if isinstance(where, str) else where
         generation = self.store.current()
         # Looked up before the clock starts: the first query loads the models, which is no part of its stages.
@@ -236,7 +242,10 @@ class Engine:
         allowed = None if chosen is None else generation.snapshot.passages_of(chosen)
         found = find(generation, query, vector, max(candidates, top_n), mode=mode, allowed=allowed)
         laps.end("retrieve")
-        scores = scorer.score(query_ids, generation.snapshot.token_cache(found.rows)) if scorer else None
+        scores = None
+        if scorer:
+            cached, offsets = generation.snapshot.token_cache(found.rows), np.float32(blend) * found.similarities
+            scores = scorer.score(query_ids, cached, effort=effort, top_n=top_n, offsets=offsets)
         laps.end("rerank")
         return SearchResult(
             query=query,
@@ -247,6 +256,7 @@ class Engine:
             reranked=rerank,
             mode=mode,
             blend=blend,
+            effort=effort,
             generation=generation.number,
         )
 
@@ -260,6 +270,7 @@ class Engine:
         mode: Mode = "hybrid",
         where: str | Condition | None = None,
         blend: float = DEFAULT_BLEND,
+        effort: str = EXACT,
     ) -> tuple[Prompt, SearchResult]:
         """A prompt with the best chunks that fit a token budget, and the search that chose them.
 
@@ -267,14 +278,16 @@ class Engine:
             question: what is asked.
             max_tokens: upper bound on the prompt's tokens, the template's own included.
             candidates: number of chunks to choose from, at least 1.
-            rerank, mode, where, blend: as for ``search``.
+            rerank, mode, where, blend, effort: as for ``search``.
 
         Raises:
             BudgetError: the budget cannot hold the template with the question.
             QueryError, StoreError: as for ``search``.
         """
         check_count("candidates", candidates)
-        result = self.search(question, candidates, candidates, rerank=rerank, mode=mode, where=where, blend=blend)
+        result = self.search(
+            question, candidates, candidates, rerank=rerank, mode=mode, where=where, blend=blend, effort=effort
+        )
         passages = [PromptPassage(title=hit.title, url=hit.url, text=hit.text) for hit in result.hits]
         return prompt.build(question, passages, max_tokens=max_tokens, counter=self.stages.counter), result
 

@@ -94,6 +94,7 @@ def _hit(
             lexical=_place(found.lexical, int(ranks[1][i])),
         ),
         truncated=scores is not None and bool(scores.truncated[i]),
+        exit_layer=None if scores is None else scores.exit_layer(i),
     )
 
 

@@ -34,8 +34,7 @@ class Hit:
         score: the logit's sigmoid, 0..1.
         truncated: whether only the passage's beginning was read.
         query_truncated: whether only the query's beginning was read.
-        layer: layers that the pair went through.
-        predicted: whether the logit is a prediction from there, rather than the model's own.
+        exit_layer: layer after which the pair left with a predicted logit; None where the logit is final.
     """
 
     text: str
@@ -43,9 +42,8 @@ class Hit:
     logit: float
     score: float
     truncated: bool
-    query_truncated: bool
-    layer: int
-    predicted: bool
+    query_truncated: bool = False
+    exit_layer: int | None = None
 
 
 class CrossEncoder:
@@ -203,7 +201,7 @@ class Reranker:
         cached = Passages.pack(tokenizer.encode_batch(passages))
         scores = self.encoder.score(tokenizer.encode(query), cached, effort=effort, top_n=top_n)
         order = np.argsort(-scores.logits, kind="stable")[:top_n]
-        return [_hit(passages[i], i, scores, self.encoder.artifact.layers) for i in order.tolist()]
+        return [_hit(passages[i], i, scores) for i in order.tolist()]
 
 
 def sigmoid(logit: float) -> float:
@@ -244,9 +242,8 @@ def check_effort(effort: object) -> None:
         raise QueryError(f"effort: got {effort!r}; expected {' or '.join(EFFORTS)}")
 
 
-def _hit(text: str, index: int, scores: Scores, layers: int) -> Hit:
+def _hit(text: str, index: int, scores: Scores) -> Hit:
     logit = float(scores.logits[index])
-    left = 0 if scores.exits is None else int(scores.exits[index])
     return Hit(
         text=text,
         index=index,
@@ -254,6 +251,5 @@ def _hit(text: str, index: int, scores: Scores, layers: int) -> Hit:
         score=sigmoid(logit),
         truncated=bool(scores.truncated[index]),
         query_truncated=scores.query_truncated,
-        layer=left or layers,
-        predicted=left > 0,
+        exit_layer=scores.exit_layer(index),
     )

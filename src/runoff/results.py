@@ -50,11 +50,12 @@ class SearchHit:
         source: the feed or file that the document came from.
         published: UTC time of publication as ``YYYY-MM-DDTHH:MM:SSZ``, or None.
         text: the chunk's text.
-        logit: the cross-encoder's output, unbounded; None without a runoff.
+        logit: the cross-encoder's output, unbounded, or a prediction of it; None without a runoff.
         blended: logit + blend x similarity, by which hits are ordered; None without a runoff.
         score: the logit's sigmoid, 0..1; without a runoff the first stage's score.
         first_stage: where the first stage had put it.
         truncated: whether the cross-encoder saw only the chunk's beginning.
+        exit_layer: layer after which the chunk left the runoff with a predicted logit; None where the logit is final.
     """
 
     rank: int
@@ -71,6 +72,7 @@ class SearchHit:
     score: float
     first_stage: FirstStage
     truncated: bool
+    exit_layer: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class SearchResult:
         mode: which lists the first stage used: ``"hybrid"``, ``"dense"`` or ``"lexical"``.
         blend: weight of the similarity beside the logit.
         generation: the store's generation that answered.
+        effort: ``"exact"`` or ``"fast"``, as asked for.
     """
 
     query: str
@@ -109,6 +112,7 @@ class SearchResult:
     mode: Mode
     blend: float
     generation: int
+    effort: str = "exact"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionaries and lists, as ``--json`` prints them."""

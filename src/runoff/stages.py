@@ -6,6 +6,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from . import chunking, lexical, models, words
 from .artifact import Artifact
 from .assembly import Passages
@@ -13,7 +16,7 @@ from .backends import Scores
 from .chunking import ChunkSettings
 from .encoder import BiEncoder
 from .ingest import TextEncoder
-from .reranker import CrossEncoder
+from .reranker import EXACT, CrossEncoder
 from .tokenizer import Tokenizer
 from .tokens import Counter, TokenCounter
 
@@ -23,7 +26,15 @@ Part = TypeVar("Part")
 class PairScorer(Protocol):
     """Scores cached passages against a query's word-piece ids."""
 
-    def score(self, query_ids: Any, passages: Passages) -> Scores: ...
+    def score(
+        self,
+        query_ids: Any,
+        passages: Passages,
+        *,
+        effort: str = EXACT,
+        top_n: int = ...,
+        offsets: NDArray[np.float32] | None = None,
+    ) -> Scores: ...
 
 
 class Stages(Protocol):

@@ -52,6 +52,14 @@ class Mode(str, Enum):
     lexical = "lexical"
 
 
+class Effort(str, Enum):
+    """How much of the cross-encoder runs."""
+
+    exact = "exact"
+    fast = "fast"
+
+
+EffortOption = Annotated[Effort, typer.Option("--effort", help="fast stops early at chunks that cannot win any more.")]
 StoreOption = Annotated[Path, typer.Option("--store", envvar="RUNOFF_STORE", help="Store folder.")]
 BackendOption = Annotated[Backend, typer.Option("--backend", help="What runs the encoders.")]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Most threads to use; default: all granted.")]
@@ -173,6 +181,7 @@ def search(
     mode: ModeOption = Mode.hybrid,
     where: WhereOption = None,
     blend: BlendOption = DEFAULT_BLEND,
+    effort: EffortOption = Effort.exact,
     store: StoreOption = DEFAULT_STORE,
     backend: BackendOption = Backend.auto,
     threads: ThreadsOption = None,
@@ -184,7 +193,16 @@ def search(
     from . import output
 
     with _engine(store, backend, threads, bi_encoder, cross_encoder) as engine:
-        result = engine.search(query, top, candidates, rerank=not no_rerank, mode=mode.value, where=where, blend=blend)
+        result = engine.search(
+            query,
+            top,
+            candidates,
+            rerank=not no_rerank,
+            mode=mode.value,
+            where=where,
+            blend=blend,
+            effort=effort.value,
+        )
     output.json_or(as_json, result, output.search_result)
 
 
@@ -197,6 +215,7 @@ def prompt(
     mode: ModeOption = Mode.hybrid,
     where: WhereOption = None,
     blend: BlendOption = DEFAULT_BLEND,
+    effort: EffortOption = Effort.exact,
     store: StoreOption = DEFAULT_STORE,
     backend: BackendOption = Backend.auto,
     threads: ThreadsOption = None,
@@ -216,6 +235,7 @@ def prompt(
             mode=mode.value,
             where=where,
             blend=blend,
+            effort=effort.value,
         )
     if as_json:
         output.print_json({"query": query, **output.prompt_fields(built, result)})
