@@ -132,6 +132,16 @@ def test_what_is_added_to_the_logit_counts_in_the_contest() -> None:
     np.testing.assert_array_equal(outcome.layers, [0, 6, 6])
 
 
+def test_who_left_ranks_below_the_top_even_if_all_predictions_were_too_high() -> None:
+    replay, found = oracle([3.0, 1.0, 2.0, -9.0], spread=0.1)
+    replay.finish = lambda chosen: np.array([-5.0, -5.5, -6.0, -9.0], np.float32)[chosen]  # type: ignore[method-assign]
+    added = np.array([0.0, 0.5, 0.1, 0.0], np.float32)
+    outcome = exits.run(replay, found, added, 2)
+    np.testing.assert_array_equal(outcome.layers, [0, 6, 0, 6])
+    assert outcome.logits[1] + 0.5 < outcome.logits[2] + 0.1
+    assert outcome.logits[3] == -9.0
+
+
 def test_rivals_from_outside_push_pairs_out() -> None:
     replay, found = oracle([0.0, 1.0], spread=0.1)
     outcome = exits.run(replay, found, np.zeros(2, np.float32), 1, np.array([7.0], np.float32))

@@ -26,6 +26,8 @@ FORMAT_VERSION = 1
 PROTECTED = 5
 # Pairs that are under way at once: with 512 tokens each their states take 63 MB.
 WAVE_PAIRS = 64
+# Logits by which a capped prediction ranks below the top: more than any rounding.
+GAP = 1e-3
 
 NO_RIVALS = np.empty(0, dtype=np.float32)
 
@@ -129,7 +131,7 @@ class Outcome:
     """How each pair ended.
 
     Attributes:
-        logits: float32, shape [n]: final logits, or predictions of those that left.
+        logits: float32, shape [n]: final logits, or capped predictions of those that left.
         layers: int64, shape [n]: layer after which a pair left; 0 where its logit is final.
     """
 
@@ -174,8 +176,9 @@ def score(
 def run(pairs: LayeredPairs, exits: ExitHeads, offsets: Floats, top_n: int, rivals: Floats = NO_RIVALS) -> Outcome:
     """Take pairs through the model, and let those leave early that cannot reach the top any more.
 
-    After each exit a pair leaves when its upper bound is below the lower bounds of ``top_n`` others. The outcome
-    depends on the pairs alone.
+    After each exit a pair leaves when its upper bound is below the lower bounds of ``top_n`` others. Its prediction is
+    capped to rank below the ``top_n`` best of those that stayed, since that is what it left for: heads are fitted on
+    other text, and there all predictions may be too high. The outcome depends on the pairs alone.
 
     Args:
         pairs: before their first layer.
@@ -192,12 +195,19 @@ def run(pairs: LayeredPairs, exits: ExitHeads, offsets: Floats, top_n: int, riva
             break
         guesses, spread = head.predict(pairs.advance(alive, head.layer))
         values, bound = guesses + offsets[alive], exits.margin * spread
-        lower = np.concatenate([values - bound, rivals])
-        stays = values + bound >= np.partition(lower, -top_n)[-top_n]
+        stays = values + bound >= _nth_best(np.concatenate([values - bound, rivals]), top_n)
         logits[alive[~stays]], layers[alive[~stays]] = guesses[~stays], head.layer
         alive = alive[stays]
     logits[alive] = pairs.finish(alive)
+    left = layers > 0
+    if left.any():
+        cap = _nth_best(np.concatenate([logits[alive] + offsets[alive], rivals]), top_n) - GAP
+        logits[left] = np.minimum(logits[left], cap - offsets[left])
     return Outcome(logits, layers)
+
+
+def _nth_best(values: Floats, count: int) -> float:
+    return float(np.partition(values, -count)[-count])
 
 
 def _head(entry: Mapping[str, Any], artifact: Artifact) -> ExitHead:

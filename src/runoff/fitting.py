@@ -24,7 +24,7 @@ Start = Callable[[NDArray[np.int32], Passages], LayeredPairs]
 
 FIRST_EXIT = 6
 KNOTS = 8
-MARGINS = tuple(np.round(np.arange(0.25, 4.01, 0.125), 3).tolist())
+MARGINS = tuple(np.round(np.arange(0.1, 4.01, 0.1), 3).tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class FitSettings:
     top_n: int = 5
     agreement: float = 0.98
     folds: int = 5
-    penalties: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.1)
+    penalties: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
     seed: int = 0
 
 
