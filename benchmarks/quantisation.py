@@ -65,8 +65,11 @@ def _vectors(options: argparse.Namespace, fp32: Artifact) -> dict[str, Any]:
 
 def _logits(name: str, options: argparse.Namespace, fp32: Artifact) -> dict[str, Any]:
     data = collections.load(options.collections / name)
+    cache = options.cache / f"{name}.jsonl"
     queries = data.sample(QUERIES[name] or len(data.queries), seed=harness.SEED)
-    known = _fp32(data, queries, options.cache / f"{name}.jsonl", fp32, options.threads)
+    done = {record["query"] for record in _lines(cache)}
+    queries = sorted(queries, key=lambda query: query not in done)[: options.limit]
+    known = _fp32(data, queries, cache, fp32, options.threads)
     candidates = {query: known[query]["documents"] for query in queries}
     scored = {"fp32": [np.array(known[query]["logits"], np.float32) for query in queries]}
     for backend in BACKENDS:
@@ -127,6 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--collections", type=Path, required=True, help="folder of labelled collections")
     parser.add_argument("--fp32", type=Path, required=True)
     parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--limit", type=int, help="most queries of a collection, those in the cache first")
     parser.add_argument("--only", action="append", choices=list(QUERIES), help="a collection; all of them by default")
     return parser
 
