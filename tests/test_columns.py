@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import random
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,7 @@ FULL = Document(
     fields={"price": 3, "weight": 0.5, "sold": True, "rooms": ("hall", "attic"), "town": "Ulm"},
 )
 BARE = Document("f" * 16, "", "text")
+ORDER = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 CUTS = st.lists(st.integers(0, 20), max_size=4)
 EVERY = settings(derandomize=True, deadline=None, max_examples=100)
 
@@ -83,6 +85,19 @@ def makes_sense(condition: Condition, stored: Columns) -> bool:
         return condition.name in FIELDS or bool(stored.types.get(condition.name, set()) & set(condition.types))
     parts = [condition.condition] if isinstance(condition, Not) else condition.conditions
     return all(makes_sense(part, stored) for part in parts)
+
+
+NUMBERS = [0, 1, -1, 2**53, 2**53 + 1, -(2**53) - 1, 2**62 + 1, 2**63 - 2, -(2**63 - 2), 2**63 - 513]
+NUMBERS += [-0.0, 0.5, 5e-324, 2.0**53, -(2.0**53), 2.0**62, 2.0**63, 1e300, -1e300, float(2**53 + 2)]
+
+
+@pytest.mark.parametrize("sign", ["=", "!=", "<", "<=", ">", ">="])
+def test_numbers_compare_by_value_whole_or_not(sign: str) -> None:
+    some = [Document("0" * 16, "t", "", fields={"n": number}) for number in NUMBERS]
+    stored, rows = Columns([segment(0, some)]), np.arange(len(some), dtype=np.uint32)
+    for number in NUMBERS:
+        mask = where.parse(f"n {sign} {number!r}").mask(stored, rows, rows % 2)
+        assert mask.tolist() == [ORDER[sign](other, number) for other in NUMBERS], number
 
 
 @EVERY
