@@ -156,9 +156,8 @@ def _search(chosen: argparse.Namespace, contender: str, size: int) -> dict[str, 
     asked = {count: generated.queries(_some(chosen, size), QUERIES, count, harness.SEED) for count in (3, 10)}
     before = _resident()
     index = CONTENDERS[contender](_folder(chosen, contender, size))
-    started = time.perf_counter()
-    index.open()
-    figures: dict[str, Any] = {"open_ms": (time.perf_counter() - started) * 1e3}
+    opened = _both(index.open)
+    figures: dict[str, Any] = {"open_ms": opened[0], "open_cpu_ms": opened[1]}
     for count, queries in asked.items():
         for query in queries:
             index.search(query, K)
@@ -178,15 +177,14 @@ def _change(chosen: argparse.Namespace, contender: str, size: int) -> dict[str, 
     index.open()
     extra = _some(chosen, size)[: BATCH * CHANGES]
     grown = size_of(_folder(chosen, contender, size))
-    adds = [_timed(lambda at=at: index.add(extra[at : at + BATCH])) for at in range(0, BATCH * CHANGES, BATCH)]
+    adds = [_both(lambda at=at: index.add(extra[at : at + BATCH])) for at in range(0, BATCH * CHANGES, BATCH)]
     grown = size_of(_folder(chosen, contender, size)) - grown
     rows = np.random.default_rng(harness.SEED).choice(size, BATCH * CHANGES, replace=False).reshape(CHANGES, BATCH)
-    deletes = [_timed(lambda batch=batch: index.delete(batch.tolist())) for batch in rows]
-    return {
-        "add_ms": harness.percentile(adds, 50),
-        "delete_ms": harness.percentile(deletes, 50),
-        "added_kb": grown / CHANGES / 1e3,
-    }
+    deletes = [_both(lambda batch=batch: index.delete(batch.tolist())) for batch in rows]
+    figures = {"added_kb": grown / CHANGES / 1e3}
+    for name, times in (("add", adds), ("delete", deletes)):
+        figures[f"{name}_ms"], figures[f"{name}_cpu_ms"] = np.median(np.array(times), axis=0).tolist()
+    return figures
 
 
 def _deletes(chosen: argparse.Namespace, contender: str, size: int) -> dict[str, Any]:
@@ -298,13 +296,6 @@ def _both(run: Callable[[], Any]) -> tuple[float, float]:
     started, busy = time.perf_counter(), time.process_time()
     run()
     return (time.perf_counter() - started) * 1e3, (time.process_time() - busy) * 1e3
-
-
-def _timed(run: Callable[[], Any]) -> float:
-    """Milliseconds."""
-    started = time.perf_counter()
-    run()
-    return (time.perf_counter() - started) * 1e3
 
 
 def _peak() -> float:
