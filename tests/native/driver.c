@@ -1,4 +1,4 @@
-/* Runs every kernel over many shapes, from several callers at once, on a model of random weights.
+/* Runs every kernel over many shapes, from several callers and in forked children, on models of random weights.
  *
  * It is built with sanitizers (`make sanitize`), which end it at the first wrong access, undefined operation or race; it
  * compares on its own: the integers of all kernels with each other, a sequence's output alone with that in any batch, and
@@ -251,14 +251,20 @@ static void *call(void *argument)
     return NULL;
 }
 
-/* Callers at once, and children that are forked in their midst. */
-static void check_callers(const struct model *model, int rounds, int forks)
+static void check_callers(const struct model *model, int rounds)
 {
     struct caller callers[CALLERS];
     for (int i = 0; i < CALLERS; i++) {
         callers[i] = (struct caller){0, model, 77 + (uint64_t)i, rounds};
         pthread_create(&callers[i].thread, NULL, call, &callers[i]);
     }
+    for (int i = 0; i < CALLERS; i++)
+        pthread_join(callers[i].thread, NULL);
+}
+
+/* Children of a process whose pool sleeps: beside busy callers, a child inherits the sanitizer's locked allocator. */
+static void check_forks(const struct model *model, int forks)
+{
     for (int i = 0; i < forks; i++) {
         int status;
         pid_t child = fork();
@@ -270,8 +276,6 @@ static void check_callers(const struct model *model, int rounds, int forks)
         if (waitpid(child, &status, 0) != child || status)
             fail("a forked child failed", "best");
     }
-    for (int i = 0; i < CALLERS; i++)
-        pthread_join(callers[i].thread, NULL);
 }
 
 int main(int count, char **arguments)
@@ -297,7 +301,8 @@ int main(int count, char **arguments)
                 check_kernels(model, texts);
                 drop_texts(texts);
             }
-            check_callers(model, rounds, forks);
+            check_callers(model, rounds);
+            check_forks(model, forks);
             drop_model(model);
         }
     }
