@@ -17,7 +17,7 @@ test: $(VENV)/.installed-test lint
 # The suites of the encoders with each kernel forced in turn. An AVX-512 kernel on emulated instructions, slow but there
 # on any x86-64 machine, is built apart; the tests of the native code itself then run on it too.
 ENCODER_TESTS := tests/test_encoders.py tests/test_backends.py tests/test_models.py
-EMULATED := build/emulated
+EMULATED := build/emulated/site
 test-kernels: $(VENV)/.installed-test
 	RUNOFF_EMULATED=1 $(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(EMULATED) .
 	for kernel in portable avx2; do RUNOFF_KERNEL=$$kernel $(BIN)/python -m pytest $(ENCODER_TESTS) || exit 1; done

@@ -53,4 +53,5 @@ setup(
         ],
         compiler_directives=DIRECTIVES,
     ),
+    options={"build": {"build_base": "build/emulated"}} if EMULATED else {},  # no wheel may pick up its objects
 )
