@@ -1,43 +1,26 @@
-"""`python -m torture NAME COUNT`: one promise in a process of its own; prints its figures as JSON."""
+"""`python -m torture NAME COUNT`: one promise, its figures as JSON. `python -m torture --json FILE [NAME...]`: in full."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-import tempfile
 from pathlib import Path
 
-from . import damage, disk, kill, trace, writers
-
-PROMISES = {
-    "kill": kill.moments,
-    "first_save": kill.first_saves,
-    "acknowledged": kill.acknowledged,
-    "trace": trace.order,
-    "disk_sizes": disk.sizes,
-    "disk_full": disk.full,
-    "disk_calls": disk.calls,
-    "disk_command": disk.command_line,
-    "flips": damage.flips,
-    "truncations": damage.truncations,
-    "swaps": damage.swaps,
-    "verify": damage.verify,
-    "locked": writers.locked,
-    "two_writers": writers.two,
-    "seen": writers.seen,
-}
+from . import run
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=PROMISES)
-    parser.add_argument("count", type=int)
+    parser.add_argument("words", nargs="*", metavar="NAME")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="runoff-torture-") as folder:
-        figures = PROMISES[options.name](Path(folder), options.count, options.seed)
-    json.dump(figures, sys.stdout)
+    if options.json is not None:
+        return 0 if run.all_of(options.words or list(run.FULL), options.seed, options.json) else 1
+    name, count = options.words
+    json.dump(run.one(name, int(count), options.seed), sys.stdout)
+    return 0
 
 
-main()
+sys.exit(main())
