@@ -21,7 +21,7 @@ DETERMINISM = """## Does a score depend on its batch?
 Largest change of a logit when the same 20 passages are scored again, in reverse order, one by one, with a long passage
 among them, or on one thread; in brackets how many of the first five places then hold another passage.
 
-FlashRank returns a rounded share instead of a logit, so its smallest changes are partly our way back to a logit.
+FlashRank returns the sigmoid instead of the logit, so its smallest changes are partly our way back to a logit.
 """
 DEPTH = """## Milliseconds a pair, over depth and length
 
