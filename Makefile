@@ -69,6 +69,7 @@ peers:
 	  $(PYTHON) -m venv $(PEERS)/$$name && \
 	  $(PEERS)/$$name/bin/python -m pip install --quiet -r benchmarks/peers/requirements-$$name.txt || exit 1; \
 	done
+	$(BIN)/python benchmarks/filters.py --json benchmarks/results/filters.json
 
 docs: $(VENV)/.installed
 	$(BIN)/python benchmarks/report.py

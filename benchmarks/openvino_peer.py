@@ -34,7 +34,9 @@ def main(graph, pairs, threads):
     settings = {"INFERENCE_NUM_THREADS": int(threads), "NUM_STREAMS": int(threads)}
     queue = ov.AsyncInferQueue(ov.Core().compile_model(model, "CPU", settings))
     logits = {}
-    queue.set_callback(lambda request, rows: logits.update(zip(rows, request.get_output_tensor().data[:, 0], strict=True)))
+    queue.set_callback(
+        lambda request, rows: logits.update(zip(rows, request.get_output_tensor().data[:, 0], strict=True))
+    )
     print(ov.__version__, nncf.__version__, flush=True, file=sys.__stdout__)
     for line in sys.stdin:
         for rows, batch in feeds(data, line.split()[0], int(line.split()[1])):

@@ -36,7 +36,9 @@ DEPTH, CHUNKS = 20, 1000
 
 def main() -> None:
     options = _parser().parse_args()
-    fp32 = {name: models.find(options.fp32 / name) for name in (models.DEFAULT_BI_ENCODER, models.DEFAULT_CROSS_ENCODER)}
+    fp32 = {
+        name: models.find(options.fp32 / name) for name in (models.DEFAULT_BI_ENCODER, models.DEFAULT_CROSS_ENCODER)
+    }
     results: dict[str, Any] = {"torch": {name: _golden_error(artifact) for name, artifact in fp32.items()}}
     results["vectors"] = _vectors(options, fp32[models.DEFAULT_BI_ENCODER])
     for name in options.only or QUERIES:
@@ -83,7 +85,9 @@ def _logits(name: str, options: argparse.Namespace, fp32: Artifact) -> dict[str,
     }
 
 
-def _fp32(data: collections.Collection, queries: list[str], cache: Path, fp32: Artifact, threads: int) -> dict[str, Any]:
+def _fp32(
+    data: collections.Collection, queries: list[str], cache: Path, fp32: Artifact, threads: int
+) -> dict[str, Any]:
     """Candidates and their fp32 logits by query: what the cache has, and the rest added to it."""
     known = {record["query"]: record for record in _lines(cache)}
     missing = [query for query in queries if query not in known]
