@@ -59,6 +59,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/depth.py $(CONTEST) --json benchmarks/results/depth.json
 	$(BIN)/python benchmarks/concurrency.py $(CONTEST) --json benchmarks/results/concurrency.json
 	$(BIN)/python benchmarks/first_stage.py --venvs $(PEERS) --json benchmarks/results/first_stage.json
+	$(BIN)/python benchmarks/filters.py --json benchmarks/results/filters.json
 	$(BIN)/python benchmarks/end_to_end.py --collection $(DATA)/nq_passages --models $(MODELS) --bi-encoder $(BI_ENCODER) --venvs $(PEERS) --json benchmarks/results/end_to_end.json
 
 bench-quick: $(VENV)/.installed
@@ -69,7 +70,6 @@ peers:
 	  $(PYTHON) -m venv $(PEERS)/$$name && \
 	  $(PEERS)/$$name/bin/python -m pip install --quiet -r benchmarks/peers/requirements-$$name.txt || exit 1; \
 	done
-	$(BIN)/python benchmarks/filters.py --json benchmarks/results/filters.json
 
 docs: $(VENV)/.installed
 	$(BIN)/python benchmarks/report.py

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import QueryError
-from .fusion import Fusion, Ranked, Seats, union
+from .fusion import Convex, Fusion, Ranked, union
 from .store import Generation
 
 Mode = Literal["hybrid", "dense", "lexical"]
 MODES: tuple[Mode, ...] = ("hybrid", "dense", "lexical")
 
 # Chosen by the study in docs/decisions/fusion.md.
-DEFAULT_FUSION: Fusion = Seats(0.2)
+DEFAULT_FUSION: Fusion = Convex(0.2)
 # How deep each list is read before they are fused, at least.
 DEPTH = 100
 

@@ -16,7 +16,7 @@ from .results import FirstStage, ListPlace, SearchHit
 from .snapshot import Mask, Snapshot
 
 # Chosen on one collection and shown on others in docs/decisions/fusion.md.
-DEFAULT_BLEND = 10.0
+DEFAULT_BLEND = 20.0
 
 
 def check_blend(blend: float) -> None:

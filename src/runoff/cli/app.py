@@ -76,7 +76,7 @@ BlendOption = Annotated[
 BiEncoderOption = Annotated[str | None, typer.Option("--bi-encoder", help="Name or folder of the first model.")]
 CrossEncoderOption = Annotated[str | None, typer.Option("--cross-encoder", help="Name or folder of the second.")]
 DEFAULT_STORE = Path(".runoff")
-DEFAULT_BLEND = 10.0
+DEFAULT_BLEND = 20.0
 
 
 @app.command()
