@@ -1,8 +1,8 @@
 """What a process costs that holds both encoders: resident memory and load time, each contender in fresh processes.
 
 Load is timed inside the process, from before the first import to both encoders ready; memory is read after each has
-answered once. `--peer PYTHON` names an environment with sentence-transformers; it loads the same two models in fp32 from
-`--bi-encoder` and `--cross-encoder`, folders with checkpoints (docs/models.md).
+answered once. `--peer PYTHON` names an environment with sentence-transformers; it loads the same two models in fp32
+from `--bi-encoder` and `--cross-encoder`, folders with checkpoints (docs/models.md).
 
     python benchmarks/footprint.py --json benchmarks/results/footprint.json
 """
