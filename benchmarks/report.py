@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import native_page
 import report_peers
 
 ROOT = Path(__file__).parents[1]
@@ -41,22 +42,9 @@ Bias: the padded contender is onnxruntime with default settings apart from its t
 length before it batches would lose less on mix.
 """
 
-NATIVE = """## What does the native encoder gain?
-
-Both backends run the same artifact from the same token cache on the same threads, alternating in one process;
-onnxruntime by Runoff's plan, which is its fastest here.
-"""
-
 ASSEMBLY = """## What does the token cache save?
 
 Assembling 20 pairs from cached ids, against tokenising the 20 passages at query time instead.
-"""
-
-QUANTISATION = """## What do 8-bit weights cost?
-
-The first stage's top 20 of labelled queries, reranked by the 8-bit artifact and by the same weights in fp32. The fp32
-weights are themselves recovered from 8 bits (docs/models.md), so this shows what 8-bit activations cost, not what the
-original rounding of the weights did.
 """
 
 FIRST = """## How long until a fresh process answers?
@@ -73,6 +61,14 @@ ABSENT = """## What is not measured here
 """
 
 
+NATIVE = {
+    "native": native_page.speed,
+    "embedding": native_page.embedding,
+    "footprint": native_page.footprint,
+    "quantisation": native_page.quantisation,
+}
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--check", action="store_true")
@@ -84,9 +80,10 @@ def main() -> None:
 
 def build() -> str:
     """The page's text."""
-    parts = [HEAD, _rerank(_read("rerank_plan")), _native(_read("native")), _assembly(_read("assembly"))]
-    parts += [_quantisation(_read("quantisation")), _first(_read("first_answer"))]
+    parts = [HEAD, _rerank(_read("rerank_plan"))]
     found = {path.stem: _read(path.stem) for path in RESULTS.glob("*.json")}
+    parts += [_tables(found[name], tables) for name, tables in NATIVE.items() if name in found]
+    parts += [_assembly(_read("assembly")), _first(_read("first_answer"))]
     parts += ["\n".join([words, tables, _note(record)]) for words, record, tables in report_peers.sections(found)]
     return "\n".join([*parts, ABSENT])
 
@@ -117,29 +114,9 @@ def _rerank(record: Mapping[str, Any]) -> str:
     return _section(RERANK, record, head, rows)
 
 
-def _native(record: Mapping[str, Any]) -> str:
-    rows = [
-        (name, _ms(row["native"]), _ms(row["onnxruntime"]), f"{row['ratio']:.2f}")
-        for name, row in record["results"].items()
-    ]
-    return _section(NATIVE, record, ("workload", "native, ms", "onnxruntime planned, ms", "ratio"), rows)
-
-
 def _assembly(record: Mapping[str, Any]) -> str:
     rows = [(name, f"{row['assemble_us']:.0f}", f"{row['tokenise_us']:.0f}") for name, row in record["results"].items()]
     return _section(ASSEMBLY, record, ("workload", "assembling, microseconds", "tokenising, microseconds"), rows)
-
-
-def _quantisation(record: Mapping[str, Any]) -> str:
-    results = record["results"]
-    rows = [(name, f"{results[name]['ndcg@10']:.4f}") for name in ("first stage", "fp32", "int8")]
-    settings, gap = record["settings"], results["difference"]
-    told = (
-        f"{settings['queries']} queries of {settings['collection']}, backend {settings['backend']}: largest logit "
-        f"difference {gap['largest logit']:.2f}, root mean square {gap['rms logit']:.3f}; the top 3 agree in "
-        f"{gap['top 3 agreement']:.1%} of places, the top 1 in {gap['top 1 agreement']:.1%} of queries.\n"
-    )
-    return _section(QUANTISATION, record, ("ranking", "nDCG@10"), rows) + "\n" + told
 
 
 def _first(record: Mapping[str, Any]) -> str:
@@ -147,10 +124,20 @@ def _first(record: Mapping[str, Any]) -> str:
     return _section(FIRST, record, ("step", "median ms"), rows)
 
 
+def _tables(record: Mapping[str, Any], tables: Callable[[Mapping[str, Any]], list[native_page.Table]]) -> str:
+    """Several tables of one record, and its machine once."""
+    return "\n".join(
+        [*("\n".join([words, *_lines(head, rows)]) for words, head, rows in tables(record)), _note(record)]
+    )
+
+
 def _section(words: str, record: Mapping[str, Any], head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
-    table = [head, ("---",) * len(head), *rows]
-    lines = ["| " + " | ".join(map(str, row)) + " |" for row in table]
-    return "\n".join([words, *lines, "", _note(record)])
+    return "\n".join([words, *_lines(head, rows), _note(record)])
+
+
+def _lines(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> list[str]:
+    table = [head, ("---",) * len(head), *rows] if head else []
+    return ["| " + " | ".join(map(str, row)) + " |" for row in table] + [""] * bool(head)
 
 
 def _note(record: Mapping[str, Any]) -> str:
