@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,19 @@ def test_a_graph_that_a_writer_has_just_replaced_is_looked_for_again(
 
     monkeypatch.setattr(stores, "load_graph", late)
     assert Store.open(store.folder).current().snapshot.document_count == 6
+
+
+def test_parts_that_did_not_change_are_read_once_and_never_taken_for_another_folder_s(store: Store) -> None:
+    fill(store, *range(20))
+    reader = Store.open(store.folder)
+    before = reader.current()
+    fill(store, 20)
+    after = reader.current()
+    assert after.lexical.segments[0] is before.lexical.segments[0]
+    assert after.columns.segments[0] is before.columns.segments[0]
+    shutil.rmtree(store.folder)
+    fill(Store.create(store.folder, IDENTITY), *range(100, 120))
+    renewed = reader.current()
+    assert renewed.snapshot.document_count == 20
+    assert renewed.lexical.search("105", 5)[0].size
+    assert not renewed.lexical.search("5", 5)[0].size

@@ -132,15 +132,16 @@ class LexicalIndex:
     """Searches the live rows of some segments. It never changes, and any number of threads may search it at once.
 
     Args:
-        segments: the bytes of each, uint8, such that their rows follow one another from 0 on.
+        segments: the bytes of each, uint8, or what was parsed of them, such that their rows follow one another from 0
+            on.
         alive: bool, shape [rows]: whether a row lives. Neither may be written to while the index is in use.
 
     Raises:
         StoreDamagedError: a segment is damaged, or the segments do not cover the rows one after the other.
     """
 
-    def __init__(self, segments: Sequence[Bytes], alive: NDArray[np.bool_]) -> None:
-        self.segments = [Segment.parse(data) for data in segments]
+    def __init__(self, segments: Sequence[Bytes | Segment], alive: NDArray[np.bool_]) -> None:
+        self.segments = [data if isinstance(data, Segment) else Segment.parse(data) for data in segments]
         _check_neighbours(self.segments, 0, len(alive))
         self.alive = np.ascontiguousarray(alive)
         lengths = np.concatenate([np.empty(0, np.int32), *(segment.lengths for segment in self.segments)])

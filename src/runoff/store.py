@@ -5,23 +5,24 @@ from __future__ import annotations
 import mmap
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from . import lock
+from . import columns, lexical, lock
 from . import manifest as manifests
-from .columns import Columns, Segment
+from .columns import Columns
 from .conditions import Condition
 from .errors import StoreDamagedError, StoreError, StoreMismatchError
 from .index import Graph, VectorIndex, load_graph
 from .lexical import LexicalIndex
 from .lock import folder_lock
-from .manifest import Manifest, Part, map_file
+from .manifest import FileState, Manifest, Part, map_file
 from .snapshot import Mask, Snapshot
 from .state import State
 from .writer import Writer, read_state
@@ -37,7 +38,7 @@ class Generation:
         lexical: best passages by BM25.
         columns: metadata of documents, for filters.
         state: what is remembered of sources.
-        graphs: the graphs by file name, which later generations use again.
+        parts: what was read of each part of an index, which later generations that have the part use again.
     """
 
     snapshot: Snapshot
@@ -45,7 +46,7 @@ class Generation:
     lexical: LexicalIndex
     columns: Columns
     state: State
-    graphs: Mapping[str, Graph]
+    parts: Mapping[_Key, Any]
 
     @property
     def number(self) -> int:
@@ -167,7 +168,7 @@ class Store:
     def _load_newer(self) -> None:
         if _stamp(self.folder) != self._seen.stamp:
             seen = _look(self.folder)
-            self._generation = _load(self.folder, verify=False, known=self._generation.graphs)
+            self._generation = _load(self.folder, verify=False, known=self._generation.parts)
             self._seen = seen
 
     @contextmanager
@@ -198,7 +199,7 @@ def _require(folder: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any])
             )
 
 
-def _load(folder: Path, *, verify: bool, known: Mapping[str, Graph] | None = None) -> Generation:
+def _load(folder: Path, *, verify: bool, known: Mapping[_Key, Any] | None = None) -> Generation:
     while True:
         manifest = manifests.read(folder)
         try:
@@ -209,18 +210,33 @@ def _load(folder: Path, *, verify: bool, known: Mapping[str, Graph] | None = Non
                 raise
 
 
-def _load_generation(folder: Path, manifest: Manifest, verify: bool, known: Mapping[str, Graph]) -> Generation:
+# A part never changes, but a folder may be emptied and filled anew with parts of the same names.
+_Key = tuple[Part, FileState]
+_Read = Callable[[Part], Any]
+
+
+def _load_generation(folder: Path, manifest: Manifest, verify: bool, known: Mapping[_Key, Any]) -> Generation:
     snapshot = Snapshot.open(folder, manifest, verify=verify)
-    graphs = {part.name: known.get(part.name) or _load_graph(folder, part, manifest) for part in manifest.graphs}
+    parts: dict[_Key, Any] = {}
+
+    def read(kind: Sequence[Part], parse: _Read) -> list[Any]:
+        keys = [(part, manifest.files[part.name]) for part in kind]
+        parts.update((key, known[key] if key in known else parse(key[0])) for key in keys)
+        return [parts[key] for key in keys]
+
+    def mapped(part: Part) -> NDArray[np.uint8]:
+        return map_file(folder / part.name, manifest.files[part.name])
+
+    graphs = read(manifest.graphs, lambda part: _load_graph(folder, part, manifest))
+    postings = read(manifest.lexical, lambda part: lexical.Segment.parse(mapped(part)))
+    fields = read(manifest.columns, lambda part: columns.Segment(mapped(part), part.name))
     return Generation(
         snapshot=snapshot,
-        dense=VectorIndex(snapshot.vectors, snapshot.alive, list(graphs.values())),
-        lexical=LexicalIndex(
-            [map_file(folder / p.name, manifest.files[p.name]) for p in manifest.lexical], snapshot.alive
-        ),
-        columns=Columns([Segment(map_file(folder / p.name, manifest.files[p.name]), p.name) for p in manifest.columns]),
+        dense=VectorIndex(snapshot.vectors, snapshot.alive, graphs),
+        lexical=LexicalIndex(postings, snapshot.alive),
+        columns=Columns(fields),
         state=read_state(folder, manifest),
-        graphs=graphs,
+        parts=parts,
     )
 
 
