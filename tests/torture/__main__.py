@@ -1,4 +1,4 @@
-"""`python -m torture NAME COUNT`: one promise, its figures as JSON. `python -m torture --json FILE [NAME...]`: in full."""
+"""`python -m torture NAME COUNT` prints the figures of one promise; with `--json FILE [NAME...]` they run in full."""
 
 from __future__ import annotations
 
