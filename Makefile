@@ -6,7 +6,7 @@ ROUNDS ?= 4
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(wildcard src/_native/*)
 
-.PHONY: demo test test-kernels sanitize lint wheel bench docs clean bench-quick peers
+.PHONY: demo test test-kernels sanitize lint wheel bench docs clean bench-quick peers torture
 
 demo: $(VENV)/.installed
 	$(BIN)/runoff demo
@@ -34,6 +34,10 @@ sanitize:
 	build/driver-address $(ROUNDS) 4
 	$(SANITIZE) -fsanitize=thread tests/native/driver.c $(NATIVE) -o build/driver-thread -pthread -lm
 	build/driver-thread $(ROUNDS) 0
+
+# All of what `make test` runs a tenth of: kills, full and failing disks, damage, writers and readers at once.
+torture: $(VENV)/.installed-test
+	PYTHONPATH=tests $(BIN)/python -m torture --json benchmarks/results/torture.json
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
