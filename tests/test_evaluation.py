@@ -26,6 +26,7 @@ from runoff.evaluation import collection, configurations, experiment, measures, 
 from runoff.evaluation import html as pages
 from runoff.evaluation.candidates import Candidate, EngineCandidates, Pass
 from runoff.evaluation.configurations import Configuration
+from runoff.ranking import DEFAULT_BLEND
 from runoff.stages import ModelStages
 
 QUESTIONS = [
@@ -112,7 +113,7 @@ def test_rankings_are_those_of_the_engine(evaluate: Evaluate, tmp_path: Path, st
     names = {document.id: key for key, document in collection.as_documents(evaluation.load(tmp_path / "collection"))}
     for key, text, _ in QUESTIONS:
         for mode, (name, rerank, blend) in product(
-            MODES, (("", False, 0), (" + rerank", True, 0), (" + blend", True, 10))
+            MODES, (("", False, 0), (" + rerank", True, 0), (" + blend", True, DEFAULT_BLEND))
         ):
             hits = engine.search(text, 6, 6, rerank=rerank, mode=mode, blend=blend).hits
             assert by_name[f"{mode}{name}"].rankings[key] == list(dict.fromkeys(names[hit.document_id] for hit in hits))
