@@ -33,6 +33,10 @@ NAMES = ("fiqa_test", "nq_passages", "scifact")
 DEPTH, STEP, SEED = 20, 10, 20
 WEIGHTS = (0.0, 10.0, 20.0)
 SETTINGS = FitSettings()
+# Layers whose states the cache has, so that other exits can be tried without running the model again.
+LAYERS = (6, 7, 8, 9, 10)
+# Multiply-adds a token of keys and values, as a share of a layer: what a layer for [CLS] alone costs.
+KEYS_AND_VALUES = 2 / 12
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class Gatherer:
         states, logits, tokens = (np.concatenate(parts) for parts in zip(*shards, strict=True))
         by_layer = {
             layer: np.ascontiguousarray(states[:, :, place].reshape(-1, states.shape[-1]))
-            for place, layer in enumerate(SETTINGS.layers)
+            for place, layer in enumerate(LAYERS)
         }
         numbers = np.repeat(np.arange(len(queries)), DEPTH)
         return Known(data, queries, documents, similarities, Evidence(by_layer, logits.reshape(-1), numbers), tokens)
@@ -108,7 +112,7 @@ class Gatherer:
         path = self._cache / f"{name}.npz"
         if not path.exists():
             pairs = [self.cached(data, query, row) for query, row in zip(queries, documents, strict=True)]
-            found = fitting.gather(self.model.start, pairs, SETTINGS.layers)
+            found = fitting.gather(self.model.start, pairs, LAYERS)
             shape = (len(queries), DEPTH)
             np.savez(
                 path,
@@ -124,7 +128,7 @@ def joined(parts: Sequence[Evidence]) -> Evidence:
     """Evidence of several collections; their queries stay apart."""
     firsts = np.cumsum([0, *(part.queries.max() + 1 for part in parts)])
     return Evidence(
-        {layer: np.concatenate([part.states[layer] for part in parts]) for layer in SETTINGS.layers},
+        {layer: np.concatenate([part.states[layer] for part in parts]) for layer in LAYERS},
         np.concatenate([part.logits for part in parts]),
         np.concatenate([part.queries + first for part, first in zip(parts, firsts, strict=False)]),
     )
@@ -141,6 +145,14 @@ def fitted(known: Mapping[str, Known], model: CrossEncoder, cached: Path) -> Exi
     return fitting.fit(joined([each.evidence for each in known.values()]), model.artifact.digest, SETTINGS, about)
 
 
+def share(left: np.ndarray, tokens: np.ndarray, exits_at: Sequence[int], layers: int) -> float:
+    """Work of pairs that left after some layers (0: finished), as a share of the work of finishing them all."""
+    whole = layers - 1 + KEYS_AND_VALUES
+    spent = [layer - 1 if layer else whole for layer in left.tolist()]
+    peeks = [sum(at <= (layer or layers) for at in exits_at) for layer in left.tolist()]
+    return float(np.average(np.array(spent) + KEYS_AND_VALUES * np.array(peeks), weights=tokens) / whole)
+
+
 def quality(known: Known, heads: ExitHeads, weight: float, layers: int) -> dict[str, float]:
     """Fast beside exact, replayed from what the model did."""
     rows = []
@@ -149,14 +161,15 @@ def quality(known: Known, heads: ExitHeads, weight: float, layers: int) -> dict[
         outcome = exits.run(Replay(evidence), heads, offsets, exits.PROTECTED)
         exact, fast = evidence.logits + offsets, outcome.logits + offsets
         tops = [set(np.argsort(-scores, kind="stable")[:3].tolist()) for scores in (exact, fast)]
-        done = np.where(outcome.layers == 0, layers, outcome.layers) / layers
         rows.append(
             {
                 "ndcg@10_exact": known.ndcg(number, exact),
                 "ndcg@10_fast": known.ndcg(number, fast),
                 "top1_same": float(np.argmax(exact) == np.argmax(fast)),
                 "top3_agreement": len(tops[0] & tops[1]) / 3,
-                "share_of_token_layers": float(np.average(done, weights=known.tokens[number])),
+                "share_of_work": share(
+                    outcome.layers, known.tokens[number], [head.layer for head in heads.heads], layers
+                ),
                 "finished": float((outcome.layers == 0).sum()),
             }
         )

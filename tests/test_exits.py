@@ -73,8 +73,17 @@ def test_pairs_that_rest_and_go_on_get_the_exact_logits(native: NativeBackend) -
     np.testing.assert_array_equal(running.finish(alive[::-1]), exact[alive[::-1]])
     # Those that were left behind can follow.
     for layer in (1, 2, 6, 7, 11):
-        behind = np.flatnonzero(running.at == layer)
+        behind = np.flatnonzero(running.at == layer - 1)
         np.testing.assert_array_equal(running.finish(behind), exact[behind])
+
+
+def test_a_state_that_was_peeked_at_is_the_one_that_comes(native: NativeBackend) -> None:
+    running = native.start(*pairs(50, 120, 300))
+    everyone = np.arange(3)
+    peeked = running.advance(everyone, 4)
+    np.testing.assert_array_equal(running.advance(everyone, 4), peeked)
+    running.advance(everyone, 5)
+    np.testing.assert_array_equal(running._states[running._pairs.offsets[:-1]], peeked)
 
 
 def test_states_do_not_depend_on_stops_or_company(native: NativeBackend) -> None:
@@ -103,7 +112,7 @@ def test_layers_that_are_no_stop_are_refused(layer: int, native: NativeBackend) 
 def test_a_finished_pair_is_finished(native: NativeBackend) -> None:
     running = native.start(*pairs(4, 5))
     running.finish(np.array([0]))
-    with pytest.raises(BackendError, match="layer: got 12 for pairs at \\[12\\]"):
+    with pytest.raises(BackendError, match="been through \\[12\\]"):
         running.finish(np.array([0]))
 
 

@@ -87,6 +87,7 @@ cdef extern from "encoder.h" nogil:
         int threads
         int first, last
         const rest *rest
+        float *cls
         float *out
         uint64_t *times
     int encoder_run(const batch *)
@@ -196,7 +197,7 @@ cdef class Encoder:
         job.model, job.kernel = self.model, self.kernel
         job.ids, job.types, job.starts = &ids[0], &types[0] if types is not None else NULL, &starts[0]
         job.chosen, job.count, job.threads, job.out = NULL, starts.shape[0] - 1, threads, &out[0]
-        job.first, job.last, job.rest = 0, self.model.layers, NULL
+        job.first, job.last, job.rest, job.cls = 0, self.model.layers, NULL, NULL
         job.times = &times[0] if times is not None else NULL
         with nogil:
             failed = encoder_run(&job)
@@ -206,7 +207,10 @@ cdef class Encoder:
     def advance(self, const int32_t[::1] ids, const int32_t[::1] types, const int64_t[::1] starts,
                 const int64_t[::1] chosen, int first, int last, float[:, ::1] x, uint8_t[:, ::1] values,
                 float[::1] scale, int32_t[::1] zero, int threads, float[::1] out):
-        """Take the chosen sequences from layer `first` to `last`, from and to the states at rest, or into `out`."""
+        """Take the chosen sequences from layer `first` to `last`, from and to the states at rest.
+
+        Into `out` go logits [sequences] after the last layer, else [CLS] states [sequences * hidden] one layer on.
+        """
         cdef batch job
         cdef rest states
         cdef int failed
@@ -215,6 +219,7 @@ cdef class Encoder:
         job.model, job.kernel = self.model, self.kernel
         job.ids, job.types, job.starts = &ids[0], &types[0] if types is not None else NULL, &starts[0]
         job.chosen, job.count, job.threads, job.out = &chosen[0], chosen.shape[0], threads, &out[0]
+        job.cls = &out[0]
         job.first, job.last, job.rest, job.times = first, last, &states, NULL
         with nogil:
             failed = encoder_run(&job)

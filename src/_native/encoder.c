@@ -251,6 +251,18 @@ static void pool_group(const struct batch *batch, struct workspace *w, const str
     lap(w, PART_POOL);
 }
 
+/* One layer more for the [CLS] rows alone, which costs a fraction of it: what an exit wants to know. */
+static void peek(const struct batch *batch, struct workspace *w, const struct group *group)
+{
+    const struct layer *layer = &batch->model->layer[batch->last];
+    struct rows rows = keep_cls(batch->model, w, group);
+    size_t hidden = batch->model->hidden;
+    attention(batch, layer, w, group, &rows);
+    feed_forward(batch, layer, w, &rows);
+    for (int i = 0; i < group->count; i++)
+        memcpy(batch->cls + group->sequence[i] * hidden, rows.x + i * hidden, hidden * sizeof(float));
+}
+
 static void run_group(const struct batch *batch, struct workspace *w, const struct group *group)
 {
     const struct model *model = batch->model;
@@ -267,10 +279,12 @@ static void run_group(const struct batch *batch, struct workspace *w, const stru
         attention(batch, &model->layer[i], w, group, &rows);
         feed_forward(batch, &model->layer[i], w, &rows);
     }
-    if (batch->last == model->layers)
+    if (batch->last == model->layers) {
         pool_group(batch, w, group, &rows);
-    else
+    } else {
         rest_group(batch, w, group, 0);
+        peek(batch, w, group);
+    }
 }
 
 static int64_t length_of(const struct batch *batch, int64_t sequence)

@@ -24,6 +24,7 @@ struct batch {
     int threads;
     int first, last;         /* layers first .. last - 1; first > 0 goes on from `rest` */
     const struct rest *rest; /* read when first > 0, written when last < layers */
+    float *cls;              /* written when last < layers: [CLS] states after one layer more [sequences][hidden] */
     float *out; /* when last == layers: logits [sequences] of a cross-encoder, else vectors [sequences][hidden] */
     uint64_t *times; /* NULL, or [PARTS] nanoseconds over all threads, added to */
 };

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .assembly import Passages
 from .backends import LayeredPairs
 from .errors import ModelError
-from .exits import ExitHead, ExitHeads, Indices, run
+from .exits import PROTECTED, ExitHead, ExitHeads, Indices, run
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -33,16 +33,18 @@ class FitSettings:
 
     Attributes:
         layers: after which layers pairs may leave; heads before layer 6 do not carry to text of another kind.
-        top_n: places at the top that the margin is chosen for.
-        agreement: share of the exact top ``top_n`` that pruning has to keep on queries that were not fitted on.
+        top_n: places at the top that pruning protects while the margin is chosen.
+        places: how many of the first places are compared with the exact ones.
+        agreement: share of these that have to be the same on queries that were not fitted on.
         folds: parts of the queries, each predicted from the others.
         penalties: ridge penalties to choose from, per row, on standardised states.
         seed: of the division into folds.
     """
 
-    layers: tuple[int, ...] = (6, 7, 8, 9, 10)
-    top_n: int = 5
-    agreement: float = 0.98
+    layers: tuple[int, ...] = (6, 8, 9)
+    top_n: int = PROTECTED
+    places: int = 3
+    agreement: float = 0.97
     folds: int = 5
     penalties: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
     seed: int = 0
@@ -66,6 +68,12 @@ class Evidence:
         """The pairs at some rows."""
         states = {layer: states[rows] for layer, states in self.states.items()}
         return Evidence(states, self.logits[rows], self.queries[rows])
+
+    def by_query(self) -> Iterator[Evidence]:
+        """The pairs of each query."""
+        order = np.argsort(self.queries, kind="stable")
+        _, firsts = np.unique(self.queries[order], return_index=True)
+        yield from map(self.take, np.split(order, firsts[1:]))
 
 
 class Replay:
@@ -191,27 +199,22 @@ def _spread(parts: Sequence[tuple[Evidence, Evidence]], layer: int, penalty: flo
 def _margin(
     parts: Sequence[Evidence], heads: Sequence[tuple[ExitHead, ...]], settings: FitSettings
 ) -> tuple[float, float]:
-    """The least margin that keeps enough of the exact top, and how much it keeps; the largest where none does."""
+    """The least margin that keeps enough of the exact first places, and how much; the largest where none does."""
+    asked = [list(part.by_query()) for part in parts]
     kept = 0.0
     for margin in MARGINS:
-        shares = [
-            share
-            for part, own in zip(parts, heads, strict=True)
-            for share in agreements(part, ExitHeads(own, margin, ""), settings.top_n)
-        ]
-        kept = float(np.mean(shares))
+        found = [(ExitHeads(own, margin, ""), queries) for own, queries in zip(heads, asked, strict=True)]
+        kept = float(np.mean([agreement(each, exits, settings) for exits, queries in found for each in queries]))
         if kept >= settings.agreement:
             break
     return margin, kept
 
 
-def agreements(evidence: Evidence, exits: ExitHeads, top_n: int) -> Iterator[float]:
-    """Share of each query's exact top that is on top after pruning."""
-    for query in np.unique(evidence.queries):
-        own = evidence.take(evidence.queries == query)
-        outcome = run(Replay(own), exits, np.zeros(len(own.logits), np.float32), top_n)
-        exact, pruned = (np.argsort(-logits, kind="stable")[:top_n] for logits in (own.logits, outcome.logits))
-        yield len(np.intersect1d(exact, pruned)) / len(exact)
+def agreement(query: Evidence, exits: ExitHeads, settings: FitSettings) -> float:
+    """Share of a query's exact first places that are first after pruning."""
+    outcome = run(Replay(query), exits, np.zeros(len(query.logits), np.float32), settings.top_n)
+    exact, pruned = (np.argsort(-logits, kind="stable")[: settings.places] for logits in (query.logits, outcome.logits))
+    return len(np.intersect1d(exact, pruned)) / len(exact)
 
 
 @dataclass(frozen=True, slots=True)

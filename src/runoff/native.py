@@ -107,7 +107,7 @@ class PartialRun:
         threads: most threads that work on one call.
 
     Attributes:
-        at: int64, shape [n]: layers that each pair has been through.
+        at: int64, shape [n]: layers that all tokens of each pair have been through.
         truncated: bool, shape [n]: whether only the passage's beginning is read.
         query_truncated: whether the query was capped.
     """
@@ -116,7 +116,7 @@ class PartialRun:
         self.at = np.zeros(len(pairs), dtype=np.int64)
         self.truncated = pairs.truncated
         self.query_truncated = pairs.query_truncated
-        self._layers = artifact.layers
+        self._layers, self._hidden = artifact.layers, artifact.hidden
         self._encoder, self._pairs, self._threads = encoder, pairs, threads
         tokens = len(pairs.ids)
         self._states = np.empty((tokens, artifact.hidden), dtype=np.float32)
@@ -124,20 +124,21 @@ class PartialRun:
         self._scales, self._zeros = np.empty(tokens, dtype=np.float32), np.empty(tokens, dtype=np.int32)
 
     def advance(self, chosen: NDArray[np.int64], layer: int) -> NDArray[np.float32]:
-        """Take some pairs on to a layer before the last.
+        """What [CLS] is after a layer before the last: that layer is computed for [CLS] alone, all before it for all.
 
         Args:
             chosen: int64, shape [k]: positions of pairs, each once, all at the same layer.
-            layer: layers that they are to have been through, at most one less than there are.
+            layer: number of the layer, from 1.
 
         Returns:
-            float32, shape [k, hidden]: their [CLS] states after that layer.
+            float32, shape [k, hidden]: the [CLS] states after that layer.
 
         Raises:
             BackendError: the pairs are not at one layer before ``layer``, or there is no such layer.
         """
-        self._go(chosen, layer, self._layers - 1, np.empty(1, dtype=np.float32))
-        return self._states[self._pairs.offsets[chosen]]
+        states = np.empty((len(self.at), self._hidden), dtype=np.float32)
+        self._go(chosen, layer - 1, self._layers - 2, states.reshape(-1))
+        return states[chosen]
 
     def finish(self, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
         """Take some pairs to the end: their logits, float32, shape [k]; arguments and errors as for ``advance``."""
@@ -145,22 +146,22 @@ class PartialRun:
         self._go(chosen, self._layers, self._layers, logits)
         return logits[chosen]
 
-    def _go(self, chosen: NDArray[np.int64], layer: int, last: int, out: NDArray[np.float32]) -> None:
+    def _go(self, chosen: NDArray[np.int64], last: int, most: int, out: NDArray[np.float32]) -> None:
         if not len(chosen):
             return
         if len(np.unique(chosen)) != len(chosen) or chosen.min() < 0 or chosen.max() >= len(self.at):
             raise BackendError(f"pairs: got {chosen.tolist()}; expected positions below {len(self.at)}, each once")
         first = int(self.at[chosen[0]])
-        if not first < layer <= last or (self.at[chosen] != first).any():
+        if not first <= last <= most or first == self._layers or (self.at[chosen] != first).any():
             raise BackendError(
-                f"layer: got {layer} for pairs at {sorted(set(self.at[chosen].tolist()))}; expected pairs at one"
-                f" layer, and a later one up to {last}"
+                f"layer: got {last + 1} for pairs that have been through {sorted(set(self.at[chosen].tolist()))}; "
+                f"expected pairs at one layer, and a later one up to {most + 1}"
             )
         chosen = np.ascontiguousarray(chosen, dtype=np.int64)
         pairs, states = self._pairs, (self._states, self._bytes, self._scales, self._zeros)
         self.at[chosen] = -1  # lost, should this fail half way
-        self._encoder.advance(pairs.ids, pairs.types, pairs.offsets, chosen, first, layer, *states, self._threads, out)
-        self.at[chosen] = layer
+        self._encoder.advance(pairs.ids, pairs.types, pairs.offsets, chosen, first, last, *states, self._threads, out)
+        self.at[chosen] = last
 
 
 def choose_kernel(wanted: str | None) -> str:

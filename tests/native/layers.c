@@ -90,7 +90,7 @@ static void must(int right, const char *what)
 static void stop_and_go(struct batch whole, const float *exact, struct rest *rest)
 {
     int64_t chosen[SEQUENCES];
-    float *logits = malloc(sizeof(float) * SEQUENCES);
+    float *logits = malloc(sizeof(float) * SEQUENCES), *peeked = malloc(sizeof(float) * SEQUENCES * HIDDEN);
     struct batch part = whole;
     part.count = 0;
     for (int64_t i = 0; i < SEQUENCES; i++)
@@ -98,6 +98,7 @@ static void stop_and_go(struct batch whole, const float *exact, struct rest *res
     part.chosen = chosen;
     part.rest = rest;
     part.out = logits;
+    part.cls = peeked;
     for (int first = 0; first < LAYERS; first = part.last) {
         part.first = first;
         part.last = first + 1 + draw(LAYERS - first);
@@ -108,6 +109,26 @@ static void stop_and_go(struct batch whole, const float *exact, struct rest *res
     for (int64_t i = 0; i < part.count; i++)
         must(!memcmp(&logits[chosen[i]], &exact[chosen[i]], sizeof(float)), "a logit is not the exact one");
     free(logits);
+    free(peeked);
+}
+
+/* What a peek sees is what the next layer makes of [CLS], bit for bit. */
+static void peek(struct batch whole, struct rest *rest)
+{
+    float *seen = malloc(sizeof(float) * SEQUENCES * HIDDEN), *next = malloc(sizeof(float) * SEQUENCES * HIDDEN);
+    struct batch part = whole;
+    part.rest = rest;
+    part.last = 1;
+    part.cls = seen;
+    must(encoder_run(&part) == 0, "no memory");
+    part.first = 1;
+    part.last = 2;
+    part.cls = next;
+    must(encoder_run(&part) == 0, "no memory");
+    for (int64_t i = 0; i < SEQUENCES; i++)
+        must(!memcmp(seen + i * HIDDEN, rest->x + whole.starts[i] * HIDDEN, sizeof(float) * HIDDEN), "a peek is not what came");
+    free(seen);
+    free(next);
 }
 
 static void run(const struct model *model, const struct kernel *kernel)
@@ -126,6 +147,7 @@ static void run(const struct model *model, const struct kernel *kernel)
                           .count = SEQUENCES, .threads = 3, .first = 0, .last = LAYERS, .out = exact};
     must(encoder_run(&whole) == 0, "no memory");
     stop_and_go(whole, exact, &rest);
+    peek(whole, &rest);
     free(ids);
     free(types);
     free(exact);
