@@ -52,7 +52,7 @@ wheel: $(VENV)/.installed
 PEERS ?= .peers
 TEXT = $(DATA)/nq_passages/corpus.jsonl.gz
 CONTEST = --text $(TEXT) --models $(MODELS) --venvs $(PEERS)
-bench: $(VENV)/.installed
+bench: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/assembly.py --text $(DATA)/nq_passages/corpus.jsonl.gz --json benchmarks/results/assembly.json
 	$(BIN)/python benchmarks/rerank_plan.py --text $(DATA)/nq_passages/corpus.jsonl.gz --stock $(STOCK) --json benchmarks/results/rerank_plan.json
 	$(BIN)/python benchmarks/native.py --text $(DATA)/nq_passages/corpus.jsonl.gz --json benchmarks/results/native.json
@@ -65,6 +65,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/first_stage.py --venvs $(PEERS) --json benchmarks/results/first_stage.json
 	$(BIN)/python benchmarks/filters.py --json benchmarks/results/filters.json
 	$(BIN)/python benchmarks/end_to_end.py --collection $(DATA)/nq_passages --models $(MODELS) --bi-encoder $(BI_ENCODER) --venvs $(PEERS) --json benchmarks/results/end_to_end.json
+	$(BIN)/python benchmarks/serve.py --json benchmarks/results/serve.json
 
 bench-quick: $(VENV)/.installed
 	$(BIN)/python benchmarks/quick.py
@@ -78,6 +79,7 @@ peers:
 docs: $(VENV)/.installed
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/evaluation_page.py
+	$(BIN)/python benchmarks/serve_report.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info src/runoff/*.so src/_native/pairs.c src/_native/bm25.c src/_native/scan.c

@@ -1,4 +1,4 @@
-"""The `runoff` command. Errors of the package end it with one line on stderr and exit code 1."""
+"""The `runoff` command. Errors of the package end it with a line on stderr (a filter's shows the place) and code 1."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 
-from ..errors import RunoffError
+from ..errors import FilterError, RunoffError
 from . import stderr
 
 
@@ -22,6 +22,8 @@ def main() -> None:
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
+    except FilterError as error:  # its lines show the place: one below the other
+        _fail(*str(error).split("\n"))
     except RunoffError as error:
         _fail(str(error))
     except BrokenPipeError:
@@ -48,6 +50,8 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _fail(message: str) -> None:
+def _fail(message: str, *more: str) -> None:
     stderr.line(f"runoff: {message}")
+    for line in more:
+        stderr.line(line)
     sys.exit(1)
