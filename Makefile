@@ -63,6 +63,7 @@ bench: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/depth.py $(CONTEST) --json benchmarks/results/depth.json
 	$(BIN)/python benchmarks/concurrency.py $(CONTEST) --json benchmarks/results/concurrency.json
 	$(BIN)/python benchmarks/first_stage.py --venvs $(PEERS) --json benchmarks/results/first_stage.json
+	$(BIN)/python benchmarks/fusion.py --collection $(addprefix $(DATA)/,nq_passages fiqa_test scifact) --json benchmarks/results/fusion.json
 	$(BIN)/python benchmarks/filters.py --json benchmarks/results/filters.json
 	$(BIN)/python benchmarks/end_to_end.py --collection $(DATA)/nq_passages --models $(MODELS) --bi-encoder $(BI_ENCODER) --venvs $(PEERS) --json benchmarks/results/end_to_end.json
 	$(BIN)/python benchmarks/serve.py --json benchmarks/results/serve.json
@@ -79,6 +80,8 @@ peers:
 docs: $(VENV)/.installed
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/evaluation_page.py
+	$(BIN)/python benchmarks/fusion_page.py
+	$(BIN)/python benchmarks/lexical_page.py
 	$(BIN)/python benchmarks/serve_report.py
 
 clean:

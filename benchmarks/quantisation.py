@@ -6,7 +6,8 @@ are kept in `--cache` query by query, with the candidates; a run that was stoppe
 
 Make the fp32 artifacts first (extra `export`, `--precision fp32`; see docs/models.md), FOLDER holding both. Then:
 
-    python benchmarks/quantisation.py --collections DIR --fp32 FOLDER --cache FOLDER --json benchmarks/results/quantisation.json
+    python benchmarks/quantisation.py --collections DIR --fp32 FOLDER --cache FOLDER \\
+        --json benchmarks/results/quantisation.json
 """
 
 from __future__ import annotations
