@@ -37,10 +37,11 @@ counts where one of its passages is among the twenty.
 WHOLE = """The same with each document as one passage, cut by nothing but the encoder's 256 tokens:
 """
 
-READ = """Equal weights, the usual recipe, are worse than the dense list alone where questions and answers share few
-words (fiqa_test). A share of BM25 beside the cosine is best on average, and loses at most half a point to the dense list on
-one collection; it can lift a passage far in the lexical list only when its words are as good as the best there are,
-which reciprocal ranks cannot tell. Reserved seats were worse than both.
+READ = """Equal weights, the usual recipe, are worse than the dense list alone where questions and answers share
+few words (fiqa_test). A share of BM25 beside the cosine is best on average, and loses at most half a
+point to the dense list on one collection; it can lift a passage far in the lexical list only when its
+words are as good as the best there are, which reciprocal ranks cannot tell. Reserved seats were worse
+than both.
 """
 
 BLEND = """## The weight of the blend
@@ -50,10 +51,10 @@ of queries, drawn with a fixed seed). The weight was chosen on nq_passages, from
 two columns show what it does elsewhere.
 """
 
-AFTER = """Without the cosine (weight 0, `--blend 0`) the cross-encoder alone ranks worse than the first stage on two
-of three collections, and better on scifact. With it, it is at least as good as either on nq_passages and scifact. On fiqa_test
-no weight brings it above the first stage in this sample: the cross-encoder was trained on web passages, and does not
-know the answers of forums well.
+AFTER = """Without the cosine (weight 0, `--blend 0`) the cross-encoder alone ranks worse than the first stage on
+two of three collections, and better on scifact. With it, it is at least as good as either on nq_passages
+and scifact. On fiqa_test no weight brings it above the first stage in this sample: the cross-encoder was
+trained on web passages, and does not know the answers of forums well.
 
 The sample is small: a difference of less than about a point is noise. `runoff eval` measures both on labels of one's
 own, with intervals.
