@@ -169,6 +169,8 @@ def test_files_can_be_tried_without_touching_the_store(server: Running, client: 
     problem(client.post("/search", json={"query": "a", "trial": "0" * 32}), 404, "trial")
     problem(client.post("/trials", json={"files": [{"name": "a.exe", "data": ""}]}), 422, "files.0.name")
     problem(client.post("/trials", json={"files": [{"name": "a.txt", "data": "?"}]}), 422, "files.0.data")
+    packed = base64.b64encode(gzip.compress(b"a" * 1000)).decode()
+    problem(client.post("/trials", json={"files": [{"name": "a.txt", "data": packed}]}), 422, "files.0.data")
 
 
 def test_only_the_newest_trials_are_kept(server: Running, client: httpx.Client) -> None:

@@ -29,7 +29,7 @@ from .trials import Trials
 Result = TypeVar("Result")
 
 _TRIAL_ENGINES = 8
-_OF_CLIENTS = FetchSettings(public_only=True, retries=0, total_seconds=30.0)
+_OF_CLIENTS = FetchSettings(public_only=True, retries=0, total_seconds=30.0, max_bytes=10_000_000)
 
 
 class Service:

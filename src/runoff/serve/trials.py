@@ -14,6 +14,7 @@ from .problems import Problem
 ID_PATTERN = "^[0-9a-f]{32}$"
 _KEPT = 8
 _NAME_CHARACTERS = 80
+_GZIP = b"\x1f\x8b"  # which may unpack to far more than a body may hold
 
 
 class Trials:
@@ -31,9 +32,13 @@ class Trials:
         """Write named files into a new trial and return its id; beyond the newest few, old ones are dropped.
 
         Raises:
-            Problem: 422: a file is of a kind that cannot be read.
+            Problem: 422: a file is of a kind that cannot be read, or compressed.
         """
         names = [_safe_name(name, position) for position, (name, _) in enumerate(files)]
+        for position, (_, data) in enumerate(files):
+            if data.startswith(_GZIP):
+                field = f"files.{position}.data"
+                raise Problem(422, "file_kind", f"{field}: compressed; expected the file as it is", field=field)
         trial = secrets.token_hex(16)
         for position, (name, (_, data)) in enumerate(zip(names, files, strict=True)):
             place = self.files(trial) / f"{position:02}"
