@@ -99,11 +99,12 @@ def printed(job: Callable[[], Any]) -> tuple[int, str, str]:
     pipes = [os.pipe(), os.pipe()]
 
     def redirected() -> None:
-        for descriptor, (_, sending) in enumerate(pipes, start=1):
-            os.dup2(sending, descriptor)
+        # Streams of their own: those of the parent remember what kind of file they were opened on.
+        sys.stdout, sys.stderr = (os.fdopen(sending, "w", buffering=1, encoding="utf-8") for _, sending in pipes)
         job()
 
-    code, _ = Child(redirected).wait()
+    code, trouble = Child(redirected).wait()
+    assert not trouble, trouble
     texts = []
     for receiving, sending in pipes:
         os.close(sending)

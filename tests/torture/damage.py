@@ -14,6 +14,7 @@ import numpy as np
 
 from runoff import manifest
 from runoff.candidates import MODES, find
+from runoff.cli import app  # noqa: F401 # loaded once, not by each child
 from runoff.cli import main as command
 from runoff.errors import StoreError
 from runoff.store import Generation, Store
@@ -63,7 +64,7 @@ def truncations(folder: Path, count: int, seed: int) -> dict[str, int]:
 
 def swaps(folder: Path, count: int, seed: int) -> dict[str, int]:
     """A file is that of another generation or kind. An old manifest gives its own generation, or an error."""
-    history, recorded = _history(folder / "store", seed)
+    history, recorded = _history(folder / "store", seed, every=True)
     rng, store = random.Random(seed), folder / "store"
     seen: Counter[str] = Counter()
     for number in range(count):
@@ -129,17 +130,18 @@ def _in_turn(files: Files, number: int) -> str:
     return names[number // len(kinds) % len(names)]
 
 
-def _history(store: Path, seed: int) -> tuple[list[Files], list[Any]]:
-    """The files of each generation of a store, and what each answered; with every kind of file in the last one."""
+def _history(store: Path, seed: int, *, every: bool = False) -> tuple[list[Files], list[Any]]:
+    """The files of each generation of a store, with every kind in the last; and what that (or each) answered."""
     shrink()
     world = World(store.parent, seed)
     step, history, recorded = world.first(), list[Files](), list[Any]()
     while True:
         children.run(lambda step=step: step.run(engine(store)) and None)
         history.append({path.name: path.read_bytes() for path in sorted(store.iterdir()) if path.name != "lock"})
-        recorded.append(answers(Store.open(store).current()))
-        kinds = {name.split("-")[0] for name in history[-1]}
-        if len(history) >= 12 and len(kinds) == 13:
+        complete = len(history) >= 12 and len({name.split("-")[0] for name in history[-1]}) == 13
+        if complete or every:
+            recorded.append(answers(Store.open(store).current()))
+        if complete:
             return history, recorded
         step = world.any(step.after)
 

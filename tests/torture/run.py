@@ -15,7 +15,7 @@ from typing import Any
 
 from runoff import __version__, cpu
 
-from . import cost, damage, disk, kill, readers, same, trace, writers
+from . import children, cost, damage, disk, kill, readers, same, trace, writers
 
 PROMISES: dict[str, Callable[[Path, int, int], dict[str, Any]]] = {
     "kill": kill.moments,
@@ -66,6 +66,12 @@ def one(name: str, count: int, seed: int) -> dict[str, Any]:
     """What keeping a promise ``count`` times showed; raises AssertionError where it was broken."""
     with tempfile.TemporaryDirectory(prefix="runoff-torture-") as folder:
         return PROMISES[name](Path(folder), count, seed)
+
+
+def forked(name: str, count: int, seed: int) -> dict[str, Any]:
+    """The same in a child: ``seen`` with the figures, or ``error`` with the text of what went wrong."""
+    code, text = children.Child(lambda: json.dumps(one(name, count, seed))).wait()
+    return {"error": text or f"exit code {code}"} if code else {"seen": json.loads(text)}
 
 
 def all_of(names: list[str], seed: int, path: Path) -> bool:
