@@ -45,6 +45,7 @@ HIT_TYPES: dict[str, tuple[type, ...]] = {
     "score": (float,),
     "first_stage": (dict,),
     "truncated": (bool,),
+    "exit_layer": (int, type(None)),
 }
 STAGES = ["tokenize", "embed", "retrieve", "rerank", "total"]
 ROW = re.compile(r"^(\d+) +(\d+) (=|[↑↓]\d+) +(-?\d\.\d{3})  (.*?) *$", re.MULTILINE)
@@ -181,7 +182,7 @@ def test_every_command_and_option_has_help() -> None:
     found = dict(commands())
     expected = {
         *("ingest", "refresh", "sources", "search", "prompt", "delete", "compact", "verify", "eval"),
-        *("info", "demo", "models"),
+        *("info", "demo", "serve", "models", "models fit-exits"),
     }
     assert set(found) == expected | {"models list", "models verify", "models export"}
     assert not [name for name, found_command in found.items() if not found_command.help]
@@ -278,6 +279,7 @@ def test_json_of_a_search_is_as_documented(run: Run, store: Path) -> None:
         "reranked",
         "mode",
         "blend",
+        "effort",
         "generation",
     }
     assert (found["query"], found["backend"], found["reranked"]) == (QUESTION, chosen_backend(), True)
@@ -298,7 +300,7 @@ def test_json_of_a_search_is_as_documented(run: Run, store: Path) -> None:
 
 
 def test_table_says_the_same_as_the_json(run: Run, store: Path) -> None:
-    args = ("search", QUESTION, "--top", "6", "--store", store)
+    args = ("search", QUESTION, "--top", "6", "--blend", "0", "--mode", "dense", "--store", store)
     found, outcome = run(*args, "--json").json, run(*args)
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.split("\n")[0].split() == ["#", "was", "score", "title", "and", "text"]
@@ -370,7 +372,7 @@ def test_a_query_of_5000_tokens_is_cut_and_said_to_be(run: Run, store: Path) -> 
 def test_a_store_without_documents_is_said_to_be_empty(run: Run, store: Path) -> None:
     assert run("delete", *(f"{number:016x}" for number in range(5)), "--store", store).code == 0
     outcome = run("search", QUESTION, "--store", store)
-    assert (outcome.code, outcome.out) == (0, "No chunk matches: the store is empty.\n")
+    assert (outcome.code, outcome.out) == (0, "No chunk matches.\n")
     assert run("search", QUESTION, "--store", store, "--json").json["hits"] == []
 
 

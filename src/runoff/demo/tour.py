@@ -12,6 +12,7 @@ from statistics import mean, median
 
 from rich.table import Table
 
+from ..candidates import Mode
 from ..cli import output
 from ..engine import DEFAULT_CANDIDATES, Engine
 from ..evaluate import ndcg, precision
@@ -74,7 +75,7 @@ def _show_both_stages(engine: Engine) -> None:
     second = engine.search(QUESTION)
     _heading(f"Search: {QUESTION}")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("#", "first stage", "cosine", "after the runoff", "was", "score"):
+    for name in ("#", "first stage", "fused", "after the runoff", "was", "score"):
         table.add_column(name, justify="left" if name in ("first stage", "after the runoff") else "right")
     for before, after in zip(first.hits, second.hits, strict=True):
         table.add_row(
@@ -102,14 +103,19 @@ def _measure(engine: Engine, labelled: list[LabelledQuestion]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("ranking", "precision@5", "nDCG@10", "median ms", "p95 ms"):
         table.add_column(name, justify="left" if name == "ranking" else "right")
-    for name, rerank in (("first stage", False), ("with runoff", True)):
-        table.add_row(name, *_row(engine, labelled, rerank))
+    rankings: tuple[tuple[str, Mode, bool], ...] = (
+        ("vectors alone", "dense", False),
+        ("first stage", "hybrid", False),
+        ("with runoff", "hybrid", True),
+    )
+    for name, mode, rerank in rankings:
+        table.add_row(name, *_row(engine, labelled, mode, rerank))
     output.console().print(table)
 
 
-def _row(engine: Engine, labelled: list[LabelledQuestion], rerank: bool) -> list[str]:
+def _row(engine: Engine, labelled: list[LabelledQuestion], mode: Mode, rerank: bool) -> list[str]:
     asked = output.track(labelled, "asking")
-    results = [engine.search(question.text, DEFAULT_CANDIDATES, rerank=rerank) for question in asked]
+    results = [engine.search(question.text, DEFAULT_CANDIDATES, mode=mode, rerank=rerank) for question in asked]
     rankings = [document_ranking(result) for result in results]
     pairs = [(ranking, question.relevant) for ranking, question in zip(rankings, labelled, strict=True)]
     times = sorted(result.timings_ms.total for result in results)
