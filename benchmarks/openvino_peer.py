@@ -4,7 +4,6 @@ JSON: the logits of its pairs, in batches of `size` pairs sorted by length, over
 import json
 import sys
 
-import nncf
 import numpy as np
 import openvino as ov
 
@@ -21,6 +20,8 @@ def feeds(data, name, size):
 
 
 def main(graph, pairs, threads):
+    import nncf  # talks while it loads
+
     data, logits = dict(np.load(pairs)), {}
     examples = nncf.Dataset([feed for _, feed in feeds(data, "calibration", 1)])
     model = nncf.quantize(ov.Core().read_model(graph), examples, model_type=nncf.ModelType.TRANSFORMER)
