@@ -100,6 +100,8 @@ def test_a_search_takes_the_options_of_the_engine(server: Running, client: httpx
     assert (found["mode"], found["blend"]) == ("lexical", 3)
     answer = client.post("/prompt", json={"question": "webhook signature", **options}).raise_for_status().json()
     assert answer["search"]["hits"] == found["hits"]
+    fast = client.post("/search", json={"query": QUESTION, "effort": "fast"}).raise_for_status().json()
+    assert fast["effort"] == "fast"
     error = problem(client.post("/search", json={"query": "a", "where": "tags ~~ 3"}), 422, "where")
     assert error["code"] == "filter"
 

@@ -19,7 +19,7 @@ from .encoder import as_texts
 from .engine import DEFAULT_CANDIDATES, DEFAULT_MAX_TOKENS, DEFAULT_STORE, DEFAULT_TOP, Engine
 from .prompt import Prompt
 from .ranking import DEFAULT_BLEND
-from .reranker import Hit, check_count, check_query, sigmoid
+from .reranker import EXACT, Hit, check_count, check_query, sigmoid
 from .results import SearchResult
 from .stages import PairScorer, Stages
 
@@ -79,6 +79,7 @@ class AsyncEngine:
         mode: Mode = "hybrid",
         where: str | Condition | None = None,
         blend: float = DEFAULT_BLEND,
+        effort: str = EXACT,
         timeout: float | None = None,
     ) -> SearchResult:
         """``Engine.search``, awaited.
@@ -91,7 +92,7 @@ class AsyncEngine:
             DeadlineError: the timeout passed.
             RunoffError: as for ``Engine.search``.
         """
-        options: dict[str, Any] = {"rerank": rerank, "mode": mode, "where": where, "blend": blend}
+        options: dict[str, Any] = {"rerank": rerank, "mode": mode, "where": where, "blend": blend, "effort": effort}
         return await self.admission.run(
             lambda ticket: self.engine.search(query, top_n, candidates, **options), timeout=timeout
         )
@@ -106,10 +107,11 @@ class AsyncEngine:
         mode: Mode = "hybrid",
         where: str | Condition | None = None,
         blend: float = DEFAULT_BLEND,
+        effort: str = EXACT,
         timeout: float | None = None,
     ) -> tuple[Prompt, SearchResult]:
         """``Engine.prompt``, awaited; ``timeout`` and errors as for ``search``."""
-        options: dict[str, Any] = {"rerank": rerank, "mode": mode, "where": where, "blend": blend}
+        options: dict[str, Any] = {"rerank": rerank, "mode": mode, "where": where, "blend": blend, "effort": effort}
         return await self.admission.run(
             lambda ticket: self.engine.prompt(question, max_tokens=max_tokens, candidates=candidates, **options),
             timeout=timeout,

@@ -34,6 +34,9 @@ class SearchOptions(Strict):
     blend: Annotated[StrictFloat | StrictInt, Field(ge=0, le=limits.BLEND)] = Field(
         DEFAULT_BLEND, description="Weight of the cosine similarity beside the logit."
     )
+    effort: Literal["exact", "fast"] = Field(
+        "exact", description="`fast` stops early at chunks that cannot be among the best any more."
+    )
     backend: Literal["auto", "native", "onnxruntime"] | None = Field(
         None, description="What runs the encoders; by default what the service was started with."
     )
@@ -44,4 +47,5 @@ class SearchOptions(Strict):
 
     def engine_options(self) -> dict[str, Any]:
         """Keyword arguments that ``Engine.search`` and ``Engine.prompt`` share."""
-        return {"rerank": self.rerank, "mode": self.mode, "where": self.where, "blend": self.blend}
+        names = ("rerank", "mode", "where", "blend", "effort")
+        return {name: getattr(self, name) for name in names}

@@ -39,6 +39,7 @@ function body() {
   if ($("backend").value !== "auto" && $("backend").value) wanted.backend = $("backend").value;
   wanted.mode = form.elements.mode.value;
   wanted.blend = Number($("blend").value);
+  wanted.effort = $("effort").value;
   if ($("where").value.trim()) wanted.where = $("where").value;
   if (state.trial) wanted.trial = state.trial;
   return wanted;
@@ -85,6 +86,7 @@ function showPassage(hit, asked) {
   const rows = [["rank", `${hit.first_stage.rank} → ${hit.rank}`]];
   rows.push(["relevance", hit.score.toFixed(4)]);
   if (hit.logit !== null) rows.push(["logit", hit.logit.toFixed(3)]);
+  if (hit.exit_layer !== null) rows.push(["predicted after", `layer ${hit.exit_layer}`]);
   if (hit.blended !== null) rows.push(["blended", hit.blended.toFixed(3)]);
   rows.push(["similarity", hit.first_stage.similarity.toFixed(4)]);
   for (const [name, label] of [["dense", "by vectors"], ["lexical", "by words"]]) {
