@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from runoff import chunking, lexical, manifest, words
+from runoff import engine as engines
 from runoff.chunking import ChunkSettings
 from runoff.engine import Engine
 from runoff.errors import StoreMismatchError
+from runoff.stages import index_identity
 from runoff.store import Store
 from torture import recorded
 from torture.world import CHUNKING, Stages, document, engine
@@ -89,10 +91,14 @@ def test_what_another_release_made_is_refused(
     refused(stored, Stages(), CHUNKING, name, was, now)
 
 
-def test_the_twelve_are_all_that_a_store_depends_on(stored: Path) -> None:
+def test_vectors_of_another_type_are_refused(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "index_identity", lambda: {**index_identity(), "vectors": "int8"})
+    refused(stored, Stages(), CHUNKING, "vectors", "float16", "int8")
+
+
+def test_these_are_all_that_a_store_depends_on(stored: Path) -> None:
     names = [name for name, *_ in (*IDENTITY, *SETTINGS, *RELEASE)]
-    assert sorted(Store.open(stored).identity) == sorted(names)
-    assert len(names) == 12
+    assert sorted(Store.open(stored).identity) == sorted([*names, "vectors"])
 
 
 def test_a_format_of_another_version_is_refused_with_both(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:

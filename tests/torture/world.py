@@ -17,6 +17,7 @@ from runoff.chunking import ChunkSettings, chunk
 from runoff.documents import Document
 from runoff.engine import Engine
 from runoff.lexical import LexicalIndex
+from runoff.snapshot import VECTOR
 from runoff.store import Generation
 from runoff.where import parse
 
@@ -216,7 +217,7 @@ def agrees(generation: Generation, content: Content) -> None:
     wanted = {one.text for entry in entries.values() for one in entry.chunks}
     assert sorted(texts) == sorted(wanted), "passages differ"
     for row, text in zip(rows.tolist(), texts, strict=True):
-        assert np.array_equal(snapshot.vectors[row], vector_of(text)), f"vector of {text!r} differs"
+        assert np.array_equal(snapshot.vectors[row], vector_of(text).astype(VECTOR)), f"vector of {text!r} differs"
         assert np.array_equal(snapshot.tokens(row), tokens_of(text)), f"tokens of {text!r} differ"
     _dense_agrees(generation, rows, texts)
     _lexical_agrees(generation, texts)
