@@ -6,7 +6,7 @@ ROUNDS ?= 4
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(wildcard src/_native/*)
 
-.PHONY: demo test test-kernels sanitize lint wheel bench docs clean bench-quick peers torture
+.PHONY: demo test test-kernels sanitize lint wheel bench docs clean bench-quick peers torture bench-native bench-quantisation
 
 demo: $(VENV)/.installed
 	$(BIN)/runoff demo
@@ -55,8 +55,6 @@ CONTEST = --text $(TEXT) --models $(MODELS) --venvs $(PEERS)
 bench: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/assembly.py --text $(DATA)/nq_passages/corpus.jsonl.gz --json benchmarks/results/assembly.json
 	$(BIN)/python benchmarks/rerank_plan.py --text $(DATA)/nq_passages/corpus.jsonl.gz --stock $(STOCK) --json benchmarks/results/rerank_plan.json
-	$(BIN)/python benchmarks/native.py --text $(DATA)/nq_passages/corpus.jsonl.gz --json benchmarks/results/native.json
-	$(BIN)/python benchmarks/quantisation.py --collection $(DATA)/nq_passages --fp32 $(FP32) --json benchmarks/results/quantisation.json
 	$(BIN)/python benchmarks/first_answer.py --json benchmarks/results/first_answer.json
 	$(BIN)/python benchmarks/rerank_peers.py $(CONTEST) --collection $(DATA)/nq_passages $(DATA)/fiqa_test --json benchmarks/results/rerank_peers.json
 	$(BIN)/python benchmarks/determinism.py $(CONTEST) --json benchmarks/results/determinism.json
@@ -76,6 +74,22 @@ peers:
 	  $(PYTHON) -m venv $(PEERS)/$$name && \
 	  $(PEERS)/$$name/bin/python -m pip install --quiet -r benchmarks/peers/requirements-$$name.txt || exit 1; \
 	done
+
+# What is told of the native encoder; on a quiet machine. FP32 holds both fp32 artifacts; OPENVINO is the python of an
+# environment with openvino and nncf, PEER of one with sentence-transformers; BI_ENCODER and RECOVERED are checkpoints.
+RESULTS := benchmarks/results
+TEXT = $(DATA)/nq_passages/corpus.jsonl.gz
+bench-native: $(VENV)/.installed
+	$(BIN)/python benchmarks/native.py --text $(TEXT) --stock $(STOCK) --fp32 $(FP32)/ms-marco-MiniLM-L-12-v2 \
+		--openvino $(OPENVINO) --rounds 5 --json $(RESULTS)/native.json
+	$(BIN)/python benchmarks/embedding.py --text $(TEXT) --rounds 1 --json $(RESULTS)/embedding.json
+	$(BIN)/python benchmarks/footprint.py --rounds 3 --peer $(PEER) --bi-encoder $(BI_ENCODER) \
+		--cross-encoder $(RECOVERED) --json $(RESULTS)/footprint.json
+
+# Long, but needs no quiet machine; goes on where it was stopped.
+bench-quantisation: $(VENV)/.installed
+	$(BIN)/python benchmarks/quantisation.py --collections $(DATA) --fp32 $(FP32) --cache build/fp32 \
+		--json $(RESULTS)/quantisation.json
 
 docs: $(VENV)/.installed
 	$(BIN)/python benchmarks/report.py
