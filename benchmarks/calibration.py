@@ -20,9 +20,10 @@ import harness
 from early_exit import DEPTH, NAMES, Known
 from runoff import calibration
 from runoff.calibration import Bin, Calibration
+from runoff.ranking import DEFAULT_BLEND
 
 FITTED_ON = "nq_passages"
-WEIGHTS = (0.0, 10.0, 20.0)
+WEIGHTS = (0.0, DEFAULT_BLEND)
 LEAST = (0.05, 0.1, 0.2, 0.5)
 
 SIDE, EDGE = 260, 40
@@ -125,12 +126,13 @@ def main() -> None:
     options = harness.parser(__doc__)
     options.add_argument("--collections", type=Path, required=True)
     options.add_argument("--cache", type=Path, required=True)
+    options.add_argument("--names", nargs="+", default=list(NAMES), help="collections")
     options.add_argument("--queries", type=int, default=200)
-    options.add_argument("--svg", type=Path, help="draw the reliability of the middle weight here")
+    options.add_argument("--svg", type=Path, help="draw the reliability of the largest weight here")
     options.add_argument("--ship", type=Path, help="write the calibrations to this file")
     chosen = options.parse_args()
     gatherer = early_exit.Gatherer(chosen.collections, chosen.cache, chosen.threads)
-    known = {name: gatherer.known(name, chosen.queries) for name in NAMES}
+    known = {name: gatherer.known(name, chosen.queries) for name in chosen.names}
     model = gatherer.model.artifact.digest
     curves = [fitted(known[FITTED_ON], weight, model) for weight in WEIGHTS]
     results = {
@@ -144,8 +146,9 @@ def main() -> None:
     if chosen.ship:
         calibration.write(chosen.ship, *curves)
     if chosen.svg:
-        chosen.svg.write_text(drawn({name: results["10"][name] for name in NAMES}), encoding="utf-8")
-    harness.finish("calibration", results, {"fitted_on": FITTED_ON, "queries": chosen.queries}, chosen.json)
+        chosen.svg.write_text(drawn({name: results[f"{WEIGHTS[-1]:g}"][name] for name in known}), encoding="utf-8")
+    settings = {"fitted_on": FITTED_ON, "queries": chosen.queries, "collections": list(known)}
+    harness.finish("calibration", results, settings, chosen.json)
 
 
 if __name__ == "__main__":

@@ -27,11 +27,12 @@ from runoff.encoder import BiEncoder
 from runoff.evaluate import ndcg
 from runoff.exits import ExitHeads
 from runoff.fitting import Evidence, FitSettings, Replay
+from runoff.ranking import DEFAULT_BLEND
 from runoff.reranker import CrossEncoder
 
 NAMES = ("fiqa_test", "nq_passages", "scifact")
 DEPTH, STEP, SEED = 20, 10, 20
-WEIGHTS = (0.0, 10.0, 20.0)
+WEIGHTS = (0.0, DEFAULT_BLEND)
 SETTINGS = FitSettings()
 # Layers whose states the cache has, so that other exits can be tried without running the model again.
 LAYERS = (6, 7, 8, 9, 10)
@@ -182,11 +183,12 @@ def timed(gatherer: Gatherer, known: Known, heads: ExitHeads, count: int, rounds
     times: dict[str, list[float]] = {"exact": [], "fast": []}
     for number in range(count):
         query, passages = gatherer.cached(known.data, known.queries[number], known.documents[number])
+        offsets = (DEFAULT_BLEND * known.similarities[number]).astype(np.float32)
         best = dict.fromkeys(times, float("inf"))
         for _ in range(rounds):
             for effort in times:
                 started = time.perf_counter()
-                gatherer.model.score(query, passages, effort=effort)
+                gatherer.model.score(query, passages, effort=effort, offsets=offsets)
                 best[effort] = min(best[effort], (time.perf_counter() - started) * 1e3)
         for effort, taken in best.items():
             times[effort].append(taken)
@@ -201,18 +203,19 @@ def main() -> None:
     options = harness.parser(__doc__)
     options.add_argument("--collections", type=Path, required=True)
     options.add_argument("--cache", type=Path, required=True)
+    options.add_argument("--names", nargs="+", default=list(NAMES), help="collections")
     options.add_argument("--queries", type=int, default=200)
     options.add_argument("--time", type=int, default=0, metavar="QUERIES", help="time so many queries too")
     options.add_argument("--ship", type=Path, help="fit on the collections of --fit and write the heads here")
     options.add_argument("--fit", nargs="+", default=["nq_passages", "scifact"])
     chosen = options.parse_args()
     gatherer = Gatherer(chosen.collections, chosen.cache, chosen.threads)
-    known = {name: gatherer.known(name, chosen.queries) for name in NAMES}
+    known = {name: gatherer.known(name, chosen.queries) for name in chosen.names}
     if chosen.ship:
         fitted({name: known[name] for name in chosen.fit}, gatherer.model).write(chosen.ship)
     results: dict[str, Any] = {}
     for name, each in known.items():
-        heads = fitted({other: known[other] for other in NAMES if other != name}, gatherer.model)
+        heads = fitted({other: known[other] for other in known if other != name}, gatherer.model)
         results[name] = {
             "queries": len(each.queries),
             "margin": heads.margin,

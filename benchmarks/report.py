@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import exits_page
 import native_page
 import report_peers
 
@@ -66,6 +67,8 @@ NATIVE = {
     "embedding": native_page.embedding,
     "footprint": native_page.footprint,
     "quantisation": native_page.quantisation,
+    "early_exit": exits_page.exits,
+    "calibration": exits_page.calibration,
 }
 
 
