@@ -30,7 +30,7 @@ relevant passages for a question than the fitted collection has (about one), and
 """
 
 ANSWERABLE = """Queries that have relevant candidates, each asked with them and again after all of them were taken out:
-how often `answerable` says yes to the first and no to the second. A fixed number of hits is right for half by construction.
+how often `answerable` says yes to the first and no to the second. A fixed number of hits is right for half of them.
 """
 
 LEAST = """What a least probability keeps of the twenty candidates, at weight {weight}.
