@@ -82,7 +82,6 @@ peers:
 # What is told of the native encoder; on a quiet machine. FP32 holds both fp32 artifacts; OPENVINO is the python of an
 # environment with openvino and nncf, PEER of one with sentence-transformers; BI_ENCODER and RECOVERED are checkpoints.
 RESULTS := benchmarks/results
-TEXT = $(DATA)/nq_passages/corpus.jsonl.gz
 bench-native: $(VENV)/.installed
 	$(BIN)/python benchmarks/native.py --text $(TEXT) --stock $(STOCK) --fp32 $(FP32)/ms-marco-MiniLM-L-12-v2 \
 		--openvino $(OPENVINO) --rounds 5 --json $(RESULTS)/native.json
