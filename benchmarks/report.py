@@ -63,6 +63,7 @@ ABSENT = """## What is not measured here
 
 
 NATIVE = {
+    "native_vnni": native_page.earlier,
     "native": native_page.speed,
     "embedding": native_page.embedding,
     "footprint": native_page.footprint,
