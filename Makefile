@@ -6,7 +6,7 @@ ROUNDS ?= 4
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(wildcard src/_native/*)
 
-.PHONY: demo test test-kernels sanitize lint wheel bench docs clean bench-quick peers torture bench-native bench-quantisation
+.PHONY: demo test test-kernels sanitize lint wheel bench docs clean bench-quick peers torture bench-native bench-quantisation evaluation
 
 demo: $(VENV)/.installed
 	$(BIN)/runoff demo
@@ -72,6 +72,19 @@ bench: $(VENV)/.installed-test
 
 bench-quick: $(VENV)/.installed
 	$(BIN)/python benchmarks/quick.py
+
+# Stops and goes on where it was; LIMIT bounds the questions of each collection.
+LIMIT ?= 1000000
+EVALUATED := benchmarks/results/evaluation
+evaluation: $(VENV)/.installed-test
+	mkdir -p $(EVALUATED)
+	$(BIN)/runoff ingest src/runoff/demo/feed.xml --store .evaluation/demo-store
+	$(BIN)/runoff eval src/runoff/demo/questions.jsonl --store .evaluation/demo-store --out .evaluation/demo
+	$(BIN)/runoff eval $(DATA)/nq_passages --limit $(LIMIT) --out .evaluation/nq_passages
+	$(BIN)/runoff eval $(DATA)/fiqa_test --limit $(LIMIT) --out .evaluation/fiqa_test
+	$(BIN)/runoff eval $(DATA)/scifact --whole --limit $(LIMIT) --out .evaluation/scifact
+	$(BIN)/python benchmarks/published.py --collection $(DATA)/scifact --store .evaluation/scifact/store --json benchmarks/results/published.json
+	for name in demo nq_passages fiqa_test scifact; do cp .evaluation/$$name/summary.json $(EVALUATED)/$$name.json; done
 
 peers:
 	for name in st ort ov st-ov; do \
