@@ -60,6 +60,8 @@ def consistent(folder: Path, seconds: int, seed: int, *, groups: int = 60) -> di
         "busy p50, ms": busy.percentile(50),
         "busy p99, ms": busy.percentile(99),
         "busy most, ms": busy.percentile(100),
+        "idle p99 of processor time, ms": percentile(idle.processor, 99),
+        "busy p99 of processor time, ms": percentile(busy.processor, 99),
         "p99 busy / idle": round(busy.percentile(99) / idle.percentile(99), 2),
     }
 
@@ -67,6 +69,7 @@ def consistent(folder: Path, seconds: int, seed: int, *, groups: int = 60) -> di
 class _Asked:
     def __init__(self) -> None:
         self.seconds: list[float] = []
+        self.processor: list[float] = []  # of the thread that asked, which a busy machine moves less
         self.numbers: set[int] = set()
         self.errors: list[BaseException] = []
 
@@ -75,7 +78,12 @@ class _Asked:
         return len(self.numbers)
 
     def percentile(self, share: float) -> float:
-        return round(float(np.percentile(self.seconds, share)) * 1e3, 3)
+        return percentile(self.seconds, share)
+
+
+def percentile(seconds: list[float], share: float) -> float:
+    """In milliseconds."""
+    return round(float(np.percentile(seconds, share)) * 1e3, 3)
 
 
 def _ask(store: Path, seconds: float, groups: int, seed: int) -> _Asked:
@@ -105,8 +113,9 @@ def _ask(store: Path, seconds: float, groups: int, seed: int) -> _Asked:
 
 def _check(engine: Engine, number: int, turn: int, asked: _Asked) -> None:
     mode, where = (("lexical", None), ("hybrid", f"'g{number}' in tags"), ("dense", f"'g{number}' in tags"))[turn % 3]
-    started = time.perf_counter()
+    started, worked = time.perf_counter(), time.thread_time()
     result = engine.search(f"g{number} settled account", 2 * GROUP, 40, rerank=False, mode=mode, where=where)  # type: ignore[arg-type]
+    asked.processor.append(time.thread_time() - worked)
     asked.seconds.append(time.perf_counter() - started)
     asked.numbers.add(result.generation or 0)
     hits = [hit for hit in result.hits if f"of group g{number} " in hit.text]
