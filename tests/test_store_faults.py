@@ -52,7 +52,7 @@ def test_bytes_behind_a_generation_are_cut_off_by_the_next_writer(store: Store) 
         file.write(b"half a vector")
     with store.writer():
         pass
-    assert (store.folder / "vectors-0.bin").stat().st_size == 2 * 8 * 4
+    assert (store.folder / "vectors-0.bin").stat().st_size == 2 * 8 * 2
 
 
 def test_a_commit_that_fails_gives_its_room_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
