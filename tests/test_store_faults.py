@@ -48,11 +48,12 @@ def test_a_manifest_never_gets_the_inode_of_the_one_that_a_reader_saw(store: Sto
 
 def test_bytes_behind_a_generation_are_cut_off_by_the_next_writer(store: Store) -> None:
     fill(store, 1)
+    size = (store.folder / "vectors-0.bin").stat().st_size
     with (store.folder / "vectors-0.bin").open("ab") as file:
         file.write(b"half a vector")
     with store.writer():
         pass
-    assert (store.folder / "vectors-0.bin").stat().st_size == 2 * 8 * 2
+    assert (store.folder / "vectors-0.bin").stat().st_size == size
 
 
 def test_a_commit_that_fails_gives_its_room_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
