@@ -157,12 +157,13 @@ class Vectors:
         centres = self._centres[self._rng.integers(0, CLUSTERS, size=count)]
         noise = self._rng.standard_normal((count, DIMENSIONS)).astype(np.float32) / np.sqrt(DIMENSIONS)
         vectors = centres + np.float32(SPREAD) * noise
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 def _put(writer: Writer, first: int, texts: list[str], vectors: np.ndarray) -> None:
     tokens = [np.arange(100, dtype=np.uint16)] * len(texts)
     missing = {text: place for place, text in enumerate(texts)}
+    writer.prepare(f"{first + start:016x}" for start in range(0, len(texts), CHUNKS_A_DOCUMENT))
     fresh = writer.missing(texts)
     writer.add_passages(fresh, vectors[[missing[text] for text in fresh]], [tokens[0]] * len(fresh))
     for start in range(0, len(texts), CHUNKS_A_DOCUMENT):

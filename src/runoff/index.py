@@ -96,7 +96,7 @@ class VectorIndex:
         A row's value does not depend on the others that are asked for, nor on threads.
         """
         scores = np.empty(len(rows), dtype=np.float32)
-        _scan.gather(self._bits, np.ascontiguousarray(query), np.ascontiguousarray(rows), scores, _KERNEL)
+        _scan.gather(self._bits, np.ascontiguousarray(query, dtype=np.float32), np.ascontiguousarray(rows), scores, _KERNEL)
         return scores
 
     def _exact(self, query: Scores, k: int, chosen: Mask) -> tuple[Rows, Scores]:
@@ -108,7 +108,7 @@ class VectorIndex:
             scores = self.similarities(query, rows)
         else:
             whole = np.empty(last - first, dtype=np.float32)
-            _scan.scan(self._bits, np.ascontiguousarray(query), first, whole, _KERNEL)
+            _scan.scan(self._bits, np.ascontiguousarray(query, dtype=np.float32), first, whole, _KERNEL)
             scores = whole if rows.size == whole.size else whole[rows - first]
         return np.asarray(rows[_largest(scores, k)])
 

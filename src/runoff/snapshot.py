@@ -175,7 +175,7 @@ class Snapshot:
         """Row of each live document among ``ids``."""
         wanted = {key: None for key in ids if len(key) == DOCUMENT_ROW["id"].itemsize and key.isascii()}
         names = np.array(list(wanted), dtype=DOCUMENT_ROW["id"])
-        rows = _lookup(_halves(self.documents["id"]), _halves(names))
+        rows = _lookup(_keys(self.documents["id"]), _keys(names))
         found = {self.documents["id"][row].decode("ascii"): row for row in rows[self.document_alive[rows]].tolist()}
         return {key: row for key, row in found.items() if key in wanted}
 
@@ -298,9 +298,10 @@ def _within(starts: NDArray[Any], lengths: NDArray[Any] | int, size: int) -> boo
     return not len(starts) or int((starts.astype(np.int64) + lengths).max()) <= size
 
 
-def _halves(names: NDArray[np.bytes_]) -> NDArray[np.uint64]:
-    """The first 8 of 16 bytes of each name, as one number."""
-    return np.ascontiguousarray(names).view(np.uint64).reshape(-1, 2)[:, 0] if len(names) else np.empty(0, np.uint64)
+def _keys(names: NDArray[np.bytes_]) -> NDArray[np.uint64]:
+    """One number for the 16 bytes of each name; ids that are alike at the beginning or the end differ in it."""
+    halves = np.ascontiguousarray(names).view(np.uint64).reshape(-1, 2)
+    return np.asarray(halves[:, 0] * np.uint64(0x9E3779B97F4A7C15) + halves[:, 1])
 
 
 def _lookup(keys: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> Rows:
