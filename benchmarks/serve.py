@@ -2,7 +2,7 @@
 
 idle      one question at a time: the engine in this process, AsyncEngine in this process, and over HTTP, alternating
 overload  200 clients ask without a pause for 30 seconds; one that is refused tries again after --pause seconds
-hang-up   the same for 15 seconds, but half of the clients close their connection after 20 to 200 milliseconds
+hang-up   the same for 10 seconds, but half of the clients close their connection after 20 to 200 milliseconds
 bodies    bodies over the cap, by length, in chunks without an end, and as gzip that unpacks to 500 times the cap
 calm      how long after the last client has gone until a question takes no longer than twice what it takes when idle
 
@@ -131,10 +131,9 @@ async def under_load(running: served.Running, arguments: Any, idle_ms: float) ->
     overload = await clients(running, arguments, rng, arguments.seconds, hang_up=0.0)
     memory["after overload"] = running.resident_bytes()
     calm = await calm_after(running, idle_ms)
-    again = await clients(running, arguments, rng, arguments.seconds / 2, hang_up=0.0)
+    again = await clients(running, arguments, rng, arguments.seconds / 3, hang_up=0.0)
     memory["after more of it"] = running.resident_bytes()
-    await calm_after(running, idle_ms)
-    hang_up = await clients(running, arguments, rng, arguments.seconds / 2, hang_up=0.5)
+    hang_up = await clients(running, arguments, rng, arguments.seconds / 3, hang_up=0.5)
     memory["after hang-ups"] = running.resident_bytes()
     calm_again = await calm_after(running, idle_ms)
     bodies = await too_large(running)
@@ -160,6 +159,7 @@ async def clients(running: served.Running, arguments: Any, rng: random.Random, s
         for place in range(arguments.clients)
     ]
     await asyncio.gather(_probe(running.port, end, seen), *tasks)
+    print(f"{seconds:g} seconds, {hang_up:.0%} hang up:", json.dumps(seen.summary()), flush=True)
     return seen
 
 
@@ -198,7 +198,7 @@ async def calm_after(running: served.Running, idle_ms: float) -> float:
     """Seconds until a question takes no longer than twice its idle time."""
     began = time.perf_counter()
     connection = Connection(running.port)
-    while time.perf_counter() < began + 20:
+    while time.perf_counter() < began + 10:
         asked = time.perf_counter()
         status = await connection.ask(_search(tour.QUESTION))
         if status == 200 and (time.perf_counter() - asked) * 1e3 <= 2 * idle_ms:

@@ -45,7 +45,7 @@ def page(load: Mapping[str, Any], fuzz: Mapping[str, Any]) -> str:
 ### What was measured
 
 {settings["clients"]} clients on one keep-alive connection each, which ask the demo's questions of the demo's store
-without a pause for {settings["seconds"]:g} seconds (half of that in the later rows); one that is refused tries again
+without a pause for {settings["seconds"]:g} seconds (a third of that in the later rows); one that is refused tries again
 after {settings["pause"]:g} seconds on average, ignoring the longer `Retry-After`. In the last row half of the clients
 close their connection after 20 to 200 ms. There were no other statuses than those shown. Times are milliseconds, seen
 by clients that run on the same {machine["threads"]} cores ({machine["cpu"]}, Python {machine["python"]}).
