@@ -96,7 +96,9 @@ class VectorIndex:
         A row's value does not depend on the others that are asked for, nor on threads.
         """
         scores = np.empty(len(rows), dtype=np.float32)
-        _scan.gather(self._bits, np.ascontiguousarray(query, dtype=np.float32), np.ascontiguousarray(rows), scores, _KERNEL)
+        _scan.gather(
+            self._bits, np.ascontiguousarray(query, dtype=np.float32), np.ascontiguousarray(rows), scores, _KERNEL
+        )
         return scores
 
     def _exact(self, query: Scores, k: int, chosen: Mask) -> tuple[Rows, Scores]:
