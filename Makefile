@@ -32,12 +32,8 @@ sanitize:
 	mkdir -p build
 	$(SANITIZE) -fsanitize=address,undefined tests/native/driver.c $(NATIVE) -o build/driver-address -pthread -lm
 	build/driver-address $(ROUNDS) 4
-	$(SANITIZE) -fsanitize=address,undefined tests/native/layers.c $(NATIVE) -o build/layers-address -pthread -lm
-	build/layers-address
 	$(SANITIZE) -fsanitize=thread tests/native/driver.c $(NATIVE) -o build/driver-thread -pthread -lm
 	build/driver-thread $(ROUNDS) 0
-	$(SANITIZE) -fsanitize=thread tests/native/layers.c $(NATIVE) -o build/layers-thread -pthread -lm
-	build/layers-thread
 
 # All of what `make test` runs a tenth of: kills, full and failing disks, damage, writers and readers at once.
 torture: $(VENV)/.installed-test

@@ -1,8 +1,8 @@
 /* Runs every kernel over many shapes, from several callers and in forked children, on models of random weights.
  *
  * It is built with sanitizers (`make sanitize`), which end it at the first wrong access, undefined operation or race; it
- * compares on its own: the integers of all kernels with each other, a sequence's output alone with that in any batch, and
- * outputs between kernels within a tolerance.
+ * compares on its own: the integers of all kernels with each other, a sequence's output alone with that in any batch, the
+ * logits of sequences that rested between layers with the others', and outputs between kernels within a tolerance.
  */
 #include <math.h>
 #include <pthread.h>
@@ -21,7 +21,8 @@
 #define CALLERS 6
 #define TOLERANCE 0.2f /* between kernels: floats that round another way move a byte here and there */
 
-static const char *const names[] = {"portable", "avx2", "avx512vnni"};
+enum { KERNELS = 3 };
+static const char *const names[KERNELS] = {"portable", "avx2", "avx512vnni"};
 
 static void fail(const char *what, const char *kernel)
 {
@@ -53,14 +54,16 @@ static float *floats(uint64_t *state, int count, float low, float high)
 static void fill_linear(struct model *model, struct linear *linear, uint64_t *state, int in, int out, int parts)
 {
     int8_t *weights = malloc((size_t)in * out);
-    linear_open(model, linear, in, parts * out);
+    if (linear_open(model, linear, in, parts * out))
+        fail("no memory", model->kernel->name);
     for (int part = 0; part < parts; part++) {
         float *scale = floats(state, out, 0.01f / sqrtf((float)in), 0.03f / sqrtf((float)in));
         float *bias = floats(state, out, -0.5f, 0.5f);
         for (int i = 0; i < in * out; i++)
             weights[i] = (int8_t)((int)draw(state, 255) - 127);
         for (int panel = 0; panel < out / PANEL; panel++)
-            linear_fill(linear, panel * parts + part, weights, out, panel * PANEL, scale, part == 1 ? NULL : bias);
+            if (linear_fill(model, linear, panel * parts + part, weights, out, panel * PANEL, scale, part == 1 ? NULL : bias))
+                fail("no memory", model->kernel->name);
         free(scale);
         free(bias);
     }
@@ -83,10 +86,11 @@ static struct table make_table(uint64_t *state, int rows, int hidden, int step)
 }
 
 /* A cross-encoder, or a bi-encoder. */
-static struct model *make_model(uint64_t *state, int cross, int layers, int heads, int intermediate)
+static struct model *make_model(const struct kernel *kernel, uint64_t *state, int cross, int layers, int heads,
+                                int intermediate)
 {
     int hidden = heads * HEAD;
-    struct model *model = model_new(layers, heads, hidden, intermediate);
+    struct model *model = model_new(kernel, layers, heads, hidden, intermediate);
     model->epsilon = 1e-12f;
     model->normalize = !cross;
     model->words = make_table(state, VOCABULARY, hidden, !cross);
@@ -119,6 +123,44 @@ static void drop_model(struct model *model)
     model_free(model);
 }
 
+/* The same weights packed for each kernel that this CPU runs; NULL for the others. */
+struct family {
+    struct model *of[KERNELS];
+};
+
+static struct family make_family(uint64_t *state, int cross, int layers, int heads, int intermediate)
+{
+    struct family family = {{NULL}};
+    uint64_t after = *state;
+    for (int k = 0; k < KERNELS; k++) {
+        const struct kernel *kernel = encoder_kernel(names[k]);
+        uint64_t own = *state;
+        if (!kernel)
+            continue;
+        family.of[k] = make_model(kernel, &own, cross, layers, heads, intermediate);
+        after = own;
+    }
+    *state = after;
+    return family;
+}
+
+static void drop_family(struct family family)
+{
+    for (int k = 0; k < KERNELS; k++)
+        if (family.of[k])
+            drop_model(family.of[k]);
+}
+
+/* The model of the best kernel. */
+static const struct model *best(const struct family *family)
+{
+    const struct kernel *kernel = encoder_kernel(NULL);
+    for (int k = 0; k < KERNELS; k++)
+        if (family->of[k] && family->of[k]->kernel == kernel)
+            return family->of[k];
+    return NULL;
+}
+
 /* Sequences in blocks of just their size. */
 struct texts {
     int count, width; /* width: floats of one output */
@@ -148,46 +190,116 @@ static void drop_texts(struct texts texts)
     free(texts.starts);
 }
 
+static struct batch make_batch(const struct model *model, struct texts texts, int threads, float *out)
+{
+    struct batch batch = {.model = model, .kernel = model->kernel, .ids = texts.ids, .starts = texts.starts,
+                          .types = model->pooler.in ? texts.types : NULL, .count = texts.count, .threads = threads,
+                          .first = 0, .last = model->layers, .out = out};
+    return batch;
+}
+
+static void must_run(struct batch batch)
+{
+    if (encoder_run(&batch))
+        fail("no memory", batch.kernel->name);
+}
+
 /* Outputs of texts first .. first + count - 1; the caller frees them. */
-static float *run(const struct model *model, const struct kernel *kernel, struct texts texts, int first, int count,
-                  int threads)
+static float *run(const struct model *model, struct texts texts, int first, int count, int threads)
 {
     float *out = malloc(sizeof(float) * count * texts.width);
     uint64_t times[PARTS] = {0};
-    struct batch batch = {model, kernel, texts.ids, model->pooler.in ? texts.types : NULL, texts.starts + first, count,
-                          threads, out, count % 2 ? times : NULL};
-    if (encoder_run(&batch))
-        fail("no memory", kernel->name);
+    struct batch batch = make_batch(model, texts, threads, out);
+    batch.starts += first;
+    batch.count = count;
+    batch.times = count % 2 ? times : NULL;
+    must_run(batch);
     return out;
 }
 
 /* Bit for bit the same alone as in the batch, on any number of threads. */
-static float *check_texts(const struct model *model, const struct kernel *kernel, struct texts texts)
+static float *check_texts(const struct model *model, struct texts texts)
 {
-    float *together = run(model, kernel, texts, 0, texts.count, 2);
+    float *together = run(model, texts, 0, texts.count, 2);
     for (int i = 0; i < texts.count; i++) {
-        float *alone = run(model, kernel, texts, i, 1, 1 + i % 3);
+        float *alone = run(model, texts, i, 1, 1 + i % 3);
         if (memcmp(alone, together + (size_t)i * texts.width, sizeof(float) * texts.width))
-            fail("another output alone than in a batch", kernel->name);
+            fail("another output alone than in a batch", model->kernel->name);
         free(alone);
     }
     for (int i = 0; i < texts.count * texts.width; i++)
         if (!isfinite(together[i]))
-            fail("an output is not finite", kernel->name);
+            fail("an output is not finite", model->kernel->name);
     return together;
 }
 
-static void check_kernels(const struct model *model, struct texts texts)
+/* A peek sees what the next layer makes of [CLS], bit for bit, where there is a layer for each. */
+static void check_peek(struct batch part)
+{
+    size_t hidden = part.model->hidden, size = sizeof(float) * hidden;
+    float *seen = malloc(part.count * size), *next = malloc(part.count * size);
+    part.cls = seen;
+    part.last = 1;
+    must_run(part);
+    part.cls = next;
+    part.first = 1;
+    part.last = 2;
+    must_run(part);
+    for (int64_t i = 0; i < part.count; i++)
+        if (memcmp(seen + i * hidden, part.rest->x + part.starts[i] * hidden, size))
+            fail("a peek is not what came", part.kernel->name);
+    free(seen);
+    free(next);
+}
+
+/* Sequences rest after layers, some are left behind, and the others get the output that they get without a rest. */
+static void check_rests(uint64_t *state, const struct model *model, struct texts texts, const float *exact)
+{
+    int64_t tokens = texts.starts[texts.count], *chosen = malloc(sizeof(int64_t) * texts.count);
+    size_t hidden = model->hidden;
+    float *out = malloc(sizeof(float) * texts.count * texts.width), *cls = malloc(sizeof(float) * texts.count * hidden);
+    struct rest rest = {malloc(sizeof(float) * tokens * hidden),
+                        {malloc(tokens * hidden), malloc(sizeof(float) * tokens), malloc(sizeof(int32_t) * tokens)}};
+    struct batch part = make_batch(model, texts, 3, out);
+    part.rest = &rest;
+    part.cls = cls;
+    if (model->layers > 2)
+        check_peek(part);
+    for (int64_t i = 0; i < part.count; i++)
+        chosen[i] = i;
+    part.chosen = chosen;
+    for (part.first = 0; part.first < model->layers; part.first = part.last) {
+        part.last = part.first + 1 + (int)draw(state, model->layers - part.first);
+        must_run(part);
+        if (part.last < model->layers && part.count > 1) {
+            int64_t left = draw(state, (uint32_t)part.count);
+            chosen[left] = chosen[--part.count];
+        }
+    }
+    for (int64_t i = 0; i < part.count; i++)
+        if (memcmp(out + chosen[i] * texts.width, exact + chosen[i] * texts.width, sizeof(float) * texts.width))
+            fail("another output after a rest", model->kernel->name);
+    free(chosen);
+    free(out);
+    free(cls);
+    free(rest.x);
+    free(rest.bytes.values);
+    free(rest.bytes.scale);
+    free(rest.bytes.zero);
+}
+
+static void check_kernels(uint64_t *state, const struct family *family, struct texts texts)
 {
     float *wanted = NULL;
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-        const struct kernel *kernel = encoder_kernel(names[k]);
-        if (!kernel)
+    for (int k = 0; k < KERNELS; k++) {
+        const struct model *model = family->of[k];
+        if (!model)
             continue;
-        float *found = check_texts(model, kernel, texts);
+        float *found = check_texts(model, texts);
+        check_rests(state, model, texts, found);
         for (int i = 0; wanted && i < texts.count * texts.width; i++)
             if (fabsf(found[i] - wanted[i]) > TOLERANCE)
-                fail("far from the portable kernel", kernel->name);
+                fail("far from the portable kernel", names[k]);
         if (wanted)
             free(found);
         else
@@ -197,28 +309,28 @@ static void check_kernels(const struct model *model, struct texts texts)
 }
 
 /* The products of bytes, and the bytes that are made of floats: the same integers from all kernels. */
-static void check_integers(uint64_t *state, const struct model *model, int rows)
+static void check_integers(uint64_t *state, const struct family *family, int rows)
 {
-    const struct linear *linear = &model->layer[0].qkv;
-    int in = linear->in, out = linear->out;
+    const struct linear *shape = &family->of[0]->layer[0].qkv;
+    int in = shape->in, out = shape->out;
     uint8_t *bytes[2] = {malloc((size_t)rows * in), malloc((size_t)rows * in)};
     int32_t *sums[2] = {malloc(sizeof(int32_t) * rows * out), malloc(sizeof(int32_t) * rows * out)};
     float *x = floats(state, rows * in, -3.0f, 3.0f), *scale = malloc(sizeof(float) * rows);
     int32_t *zero = malloc(sizeof(int32_t) * rows);
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-        const struct kernel *kernel = encoder_kernel(names[k]);
+    for (int k = 0; k < KERNELS; k++) {
+        const struct model *model = family->of[k];
         struct bytes to = {bytes[k > 0], scale, zero};
-        if (!kernel)
+        if (!model)
             continue;
-        kernel->quantise(x, rows, in, to);
+        model->kernel->quantise(x, rows, in, to);
         if (memcmp(bytes[0], to.values, (size_t)rows * in))
-            fail("other bytes than the portable kernel", kernel->name);
+            fail("other bytes than the portable kernel", names[k]);
         memset(to.values, 255, in); /* the largest sums that there are */
-        kernel->products(linear, to.values, rows, sums[k > 0]);
+        model->kernel->products(&model->layer[0].qkv, to.values, rows, sums[k > 0]);
         if (memcmp(sums[0], sums[k > 0], sizeof(int32_t) * rows * out))
-            fail("other products than the portable kernel", kernel->name);
+            fail("other products than the portable kernel", names[k]);
         memset(bytes[0], 255, in);
-        kernel->quantise(x, rows, in, (struct bytes){bytes[0], scale, zero});
+        model->kernel->quantise(x, rows, in, (struct bytes){bytes[0], scale, zero});
     }
     for (int i = 0; i < 2; i++) {
         free(bytes[i]);
@@ -244,8 +356,7 @@ static void *call(void *argument)
         for (int i = 0; i < count; i++)
             lengths[i] = 1 + (int)draw(&caller->state, draw(&caller->state, 8) ? 40 : 300);
         struct texts texts = make_texts(&caller->state, caller->model, lengths, count);
-        const struct kernel *kernel = encoder_kernel(NULL);
-        free(check_texts(caller->model, kernel, texts));
+        free(check_texts(caller->model, texts));
         drop_texts(texts);
     }
     return NULL;
@@ -285,28 +396,28 @@ int main(int count, char **arguments)
     uint64_t state = 1;
     for (int cross = 0; cross < 2; cross++) {
         for (int heads = 1; heads < 4; heads++) {
-            struct model *model = make_model(&state, cross, 1 + heads % 2, heads, heads * 64 - 32);
+            struct family family = make_family(&state, cross, 1 + heads % 3, heads, heads * 64 - 32);
             for (int rows = 1; rows < 28; rows++)
-                check_integers(&state, model, rows);
+                check_integers(&state, &family, rows);
             if (heads == 1) {
-                struct texts texts = make_texts(&state, model, edges, 10);
-                check_kernels(model, texts);
+                struct texts texts = make_texts(&state, family.of[0], edges, 10);
+                check_kernels(&state, &family, texts);
                 drop_texts(texts);
             }
             for (int round = 0; round < rounds; round++) {
                 int lengths[6], texts_count = 1 + (int)draw(&state, 6);
                 for (int i = 0; i < texts_count; i++)
                     lengths[i] = 1 + (int)draw(&state, 70);
-                struct texts texts = make_texts(&state, model, lengths, texts_count);
-                check_kernels(model, texts);
+                struct texts texts = make_texts(&state, family.of[0], lengths, texts_count);
+                check_kernels(&state, &family, texts);
                 drop_texts(texts);
             }
-            check_callers(model, rounds);
-            check_forks(model, forks);
-            drop_model(model);
+            check_callers(best(&family), rounds);
+            check_forks(best(&family), forks);
+            drop_family(family);
         }
     }
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+    for (int k = 0; k < KERNELS; k++)
         printf("%s: %s\n", names[k], encoder_kernel(names[k]) ? "sound" : "not run, this CPU lacks it");
     return 0;
 }
