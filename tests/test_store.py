@@ -342,7 +342,7 @@ def test_readers_and_a_writer_at_once_see_whole_generations(store: Store) -> Non
 
     def read() -> None:
         reader = Store.open(store.folder)
-        while not stop.is_set():
+        while not stop.wait(0.005):
             try:
                 counts = {len(texts) for texts in contents(reader).values()}
                 assert counts == {2}, counts
@@ -353,7 +353,7 @@ def test_readers_and_a_writer_at_once_see_whole_generations(store: Store) -> Non
     threads = [threading.Thread(target=read) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for round_ in range(1, 13):
+    for round_ in range(1, 30):
         fill(store, round_, round_ // 2)
     stop.set()
     for thread in threads:
