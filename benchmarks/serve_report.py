@@ -51,7 +51,8 @@ close their connection after 20 to 200 ms. There were no other statuses than tho
 by clients that run on the same {machine["threads"]} cores ({machine["cpu"]}, Python {machine["python"]}).
 
 {table}
-After the last client had gone, a question took no longer than twice its idle time within
+After the last client had its last answer (the line is empty then, so this says little), a question took no longer than
+twice its idle time within
 {calm["after overload"]:.1f} s (overload) and {calm["after hang-ups"]:.1f} s (hang-ups). Resident memory in MB:
 {sizes}. Bodies over the cap: {refused}.
 
