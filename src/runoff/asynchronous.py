@@ -13,18 +13,19 @@ from numpy.typing import NDArray
 
 from .assembly import Passages
 from .backends import Scores
-from .candidates import Mode
-from .conditions import Condition
 from .encoder import as_texts
-from .engine import DEFAULT_CANDIDATES, DEFAULT_MAX_TOKENS, DEFAULT_STORE, DEFAULT_TOP, Engine
+from .engine import DEFAULT_MAX_TOKENS, DEFAULT_STORE, Engine
 from .prompt import Prompt
-from .ranking import DEFAULT_BLEND
-from .reranker import EXACT, Hit, check_count, check_query, sigmoid
+from .reranker import Hit, check_count, check_query, sigmoid
 from .results import SearchResult
+from .searching import DEFAULT_CANDIDATES, DEFAULT_TOP
 from .stages import PairScorer, Stages
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .admission import Admission, Ticket
+    from .searching import SearchOptions
 
 BLOCK_PASSAGES = 32
 
@@ -75,24 +76,20 @@ class AsyncEngine:
         top_n: int = DEFAULT_TOP,
         candidates: int = DEFAULT_CANDIDATES,
         *,
-        rerank: bool = True,
-        mode: Mode = "hybrid",
-        where: str | Condition | None = None,
-        blend: float = DEFAULT_BLEND,
-        effort: str = EXACT,
         timeout: float | None = None,
+        **options: Unpack[SearchOptions],
     ) -> SearchResult:
         """``Engine.search``, awaited.
 
         Args:
             timeout: seconds from now after which to wait no longer.
+            options: as for ``Engine.search``.
 
         Raises:
             OverloadedError: as many calls wait as may.
             DeadlineError: the timeout passed.
             RunoffError: as for ``Engine.search``.
         """
-        options: dict[str, Any] = {"rerank": rerank, "mode": mode, "where": where, "blend": blend, "effort": effort}
         return await self.admission.run(
             lambda ticket: self.engine.search(query, top_n, candidates, **options), timeout=timeout
         )
@@ -103,15 +100,10 @@ class AsyncEngine:
         *,
         max_tokens: int = DEFAULT_MAX_TOKENS,
         candidates: int = DEFAULT_CANDIDATES,
-        rerank: bool = True,
-        mode: Mode = "hybrid",
-        where: str | Condition | None = None,
-        blend: float = DEFAULT_BLEND,
-        effort: str = EXACT,
         timeout: float | None = None,
+        **options: Unpack[SearchOptions],
     ) -> tuple[Prompt, SearchResult]:
-        """``Engine.prompt``, awaited; ``timeout`` and errors as for ``search``."""
-        options: dict[str, Any] = {"rerank": rerank, "mode": mode, "where": where, "blend": blend, "effort": effort}
+        """``Engine.prompt``, awaited; ``timeout``, options and errors as for ``search``."""
         return await self.admission.run(
             lambda ticket: self.engine.prompt(question, max_tokens=max_tokens, candidates=candidates, **options),
             timeout=timeout,

@@ -10,29 +10,30 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from . import identity, manifest, models, prompt, refreshing, sources
-from .candidates import Mode, check_mode, find
+from . import identity, manifest, models, prompt, refreshing, searching, sources
+from .candidates import Mode
 from .chunking import ChunkSettings
 from .conditions import Condition
 from .documents import Document
 from .errors import DocumentError, SourceError, StoreMissingError
 from .ingest import Ingestor
 from .prompt import Prompt, PromptPassage
-from .ranking import DEFAULT_BLEND, check_blend, hits
-from .reranker import EXACT, check_count, check_effort, check_query
-from .results import IngestReport, SearchResult, SourceReport, Timings
+from .ranking import DEFAULT_BLEND
+from .reranker import EXACT, check_count, check_query
+from .results import IngestReport, SearchResult, SourceReport
+from .searching import DEFAULT_CANDIDATES, DEFAULT_TOP, SearchSettings, condition_of
 from .stages import ModelStages, Stages, chunk_identity, index_identity
 from .store import Store
-from .where import parse
 from .writer import Writer
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .searching import SearchOptions
+
 DEFAULT_STORE = ".runoff"
-DEFAULT_TOP = 5
-DEFAULT_CANDIDATES = 20
 DEFAULT_MAX_TOKENS = 6000
 
 SourceProgress = Callable[[str, int, int], None]
@@ -223,42 +224,8 @@ class Engine:
             StoreError: there is no store, or it is damaged.
         """
         check_query(query)
-        check_count("top_n", top_n)
-        check_count("candidates", candidates)
-        check_mode(mode)
-        check_blend(blend)
-        check_effort(effort)
-        condition = parse(where) if isinstance(where, str) else where
-        generation = self.store.current()
-        # Looked up before the clock starts: the first query loads the models, which is no part of its stages.
-        tokenizer, encoder = self.stages.tokenizer, self.stages.encoder
-        scorer = self.stages.scorer if rerank else None
-        laps = _Laps()
-        query_ids = tokenizer.encode(query)
-        laps.end("tokenize")
-        vector = encoder.encode([query])[0]
-        laps.end("embed")
-        chosen = generation.chosen(condition) if condition is not None else None
-        allowed = None if chosen is None else generation.snapshot.passages_of(chosen)
-        found = find(generation, query, vector, max(candidates, top_n), mode=mode, allowed=allowed)
-        laps.end("retrieve")
-        scores = None
-        if scorer:
-            cached, offsets = generation.snapshot.token_cache(found.rows), np.float32(blend) * found.similarities
-            scores = scorer.score(query_ids, cached, effort=effort, top_n=top_n, offsets=offsets)
-        laps.end("rerank")
-        return SearchResult(
-            query=query,
-            backend=self.stages.backend,
-            hits=hits(generation.snapshot, found, scores, top_n, blend=blend, chosen=chosen),
-            timings_ms=laps.timings(),
-            query_truncated=scores is not None and scores.query_truncated,
-            reranked=rerank,
-            mode=mode,
-            blend=blend,
-            effort=effort,
-            generation=generation.number,
-        )
+        settings = SearchSettings(top_n, candidates, rerank, mode, condition_of(where), blend, effort)
+        return searching.search(self.stages, self.store.current(), query, settings)
 
     def prompt(
         self,
@@ -266,11 +233,7 @@ class Engine:
         *,
         max_tokens: int = DEFAULT_MAX_TOKENS,
         candidates: int = DEFAULT_CANDIDATES,
-        rerank: bool = True,
-        mode: Mode = "hybrid",
-        where: str | Condition | None = None,
-        blend: float = DEFAULT_BLEND,
-        effort: str = EXACT,
+        **options: Unpack[SearchOptions],
     ) -> tuple[Prompt, SearchResult]:
         """A prompt with the best chunks that fit a token budget, and the search that chose them.
 
@@ -278,16 +241,14 @@ class Engine:
             question: what is asked.
             max_tokens: upper bound on the prompt's tokens, the template's own included.
             candidates: number of chunks to choose from, at least 1.
-            rerank, mode, where, blend, effort: as for ``search``.
+            options: as for ``search``.
 
         Raises:
             BudgetError: the budget cannot hold the template with the question.
             QueryError, StoreError: as for ``search``.
         """
         check_count("candidates", candidates)
-        result = self.search(
-            question, candidates, candidates, rerank=rerank, mode=mode, where=where, blend=blend, effort=effort
-        )
+        result = self.search(question, candidates, candidates, **options)
         passages = [PromptPassage(title=hit.title, url=hit.url, text=hit.text) for hit in result.hits]
         return prompt.build(question, passages, max_tokens=max_tokens, counter=self.stages.counter), result
 
@@ -351,19 +312,3 @@ class Engine:
 def _remembered(source: str) -> str:
     """The name under which a source is remembered: one that means the same from every folder."""
     return source if identity.is_web(source) else os.path.abspath(source)  # noqa: PTH100 # links are not resolved
-
-
-class _Laps:
-    """Measures consecutive stages."""
-
-    def __init__(self) -> None:
-        self._started = self._last = time.perf_counter()
-        self._laps: dict[str, float] = {}
-
-    def end(self, stage: str) -> None:
-        now = time.perf_counter()
-        self._laps[stage] = (now - self._last) * 1e3
-        self._last = now
-
-    def timings(self) -> Timings:
-        return Timings(**self._laps, total=(time.perf_counter() - self._started) * 1e3)

@@ -14,10 +14,11 @@ from rich.table import Table
 
 from ..candidates import Mode
 from ..cli import output
-from ..engine import DEFAULT_CANDIDATES, Engine
+from ..engine import Engine
 from ..evaluate import ndcg, precision
 from ..identity import digest
 from ..results import SearchResult
+from ..searching import DEFAULT_CANDIDATES
 
 QUESTION = "How do payouts to merchants in other countries work?"
 FEED = "feed.xml"

@@ -15,10 +15,11 @@ from .. import cpu
 from .. import threads as thread_budget
 from .._version import __version__
 from ..chunking import ChunkSettings
-from ..engine import DEFAULT_CANDIDATES, Engine
+from ..engine import Engine
 from ..errors import EvaluationError
 from ..ranking import DEFAULT_BLEND, check_blend
 from ..reranker import check_count
+from ..searching import DEFAULT_CANDIDATES
 from . import changes, collection, files, html, measures, plot, questions, summary
 from .candidates import EngineCandidates, Pass
 from .collection import Collection, Query

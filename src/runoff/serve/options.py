@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from ..candidates import Mode
-from ..engine import DEFAULT_CANDIDATES
 from ..ranking import DEFAULT_BLEND
+from ..searching import DEFAULT_CANDIDATES
 from . import limits, trials
 
 TimeoutMs = Annotated[StrictInt, Field(ge=1, le=limits.TIMEOUT_MS)]

@@ -18,9 +18,10 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from ..engine import DEFAULT_MAX_TOKENS, DEFAULT_TOP
+from ..engine import DEFAULT_MAX_TOKENS
 from ..prompt import Prompt
 from ..results import SearchResult
+from ..searching import DEFAULT_TOP
 from . import limits
 from .options import SearchOptions, Strict
 

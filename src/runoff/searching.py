@@ -1,0 +1,125 @@
+"""One search: the stages in their order, over one generation of a store."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .candidates import Mode, check_mode, find
+from .conditions import Condition
+from .ranking import DEFAULT_BLEND, check_blend, hits
+from .reranker import EXACT, check_count, check_effort
+from .results import SearchResult, Timings
+from .where import parse
+
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict
+
+    from .stages import Stages
+    from .store import Generation
+
+    class SearchOptions(TypedDict, total=False):
+        """Keyword arguments of ``Engine.search``, which ``Engine.prompt`` and the asynchronous calls take too."""
+
+        rerank: bool
+        mode: Mode
+        where: str | Condition | None
+        blend: float
+        effort: str
+
+
+DEFAULT_TOP = 5
+DEFAULT_CANDIDATES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """What a search is asked for beside its query; see ``Engine.search``.
+
+    Raises:
+        QueryError: a setting is out of range.
+    """
+
+    top_n: int = DEFAULT_TOP
+    candidates: int = DEFAULT_CANDIDATES
+    rerank: bool = True
+    mode: Mode = "hybrid"
+    where: Condition | None = None
+    blend: float = DEFAULT_BLEND
+    effort: str = EXACT
+
+    def __post_init__(self) -> None:
+        check_count("top_n", self.top_n)
+        check_count("candidates", self.candidates)
+        check_mode(self.mode)
+        check_blend(self.blend)
+        check_effort(self.effort)
+
+
+def condition_of(where: str | Condition | None) -> Condition | None:
+    """The condition that a caller gave as text or as such.
+
+    Raises:
+        QueryError: the text cannot be read as one.
+    """
+    return parse(where) if isinstance(where, str) else where
+
+
+def search(stages: Stages, generation: Generation, query: str, settings: SearchSettings) -> SearchResult:
+    """The chunks of a generation that answer a query best.
+
+    Args:
+        stages: the encoders.
+        generation: what is searched.
+        query: text that is not blank.
+        settings: what is wanted.
+    """
+    # Looked up before the clock starts: the first query loads the models, which is no part of its stages.
+    tokenizer, encoder = stages.tokenizer, stages.encoder
+    scorer = stages.scorer if settings.rerank else None
+    laps = _Laps()
+    query_ids = tokenizer.encode(query)
+    laps.end("tokenize")
+    vector = encoder.encode([query])[0]
+    laps.end("embed")
+    chosen = generation.chosen(settings.where) if settings.where is not None else None
+    allowed = None if chosen is None else generation.snapshot.passages_of(chosen)
+    wanted = max(settings.candidates, settings.top_n)
+    found = find(generation, query, vector, wanted, mode=settings.mode, allowed=allowed)
+    laps.end("retrieve")
+    scores = None
+    if scorer:
+        cached, offsets = generation.snapshot.token_cache(found.rows), np.float32(settings.blend) * found.similarities
+        scores = scorer.score(query_ids, cached, effort=settings.effort, top_n=settings.top_n, offsets=offsets)
+    laps.end("rerank")
+    return SearchResult(
+        query=query,
+        backend=stages.backend,
+        hits=hits(generation.snapshot, found, scores, settings.top_n, blend=settings.blend, chosen=chosen),
+        timings_ms=laps.timings(),
+        query_truncated=scores is not None and scores.query_truncated,
+        reranked=settings.rerank,
+        mode=settings.mode,
+        blend=settings.blend,
+        effort=settings.effort,
+        generation=generation.number,
+    )
+
+
+class _Laps:
+    """Measures consecutive stages."""
+
+    def __init__(self) -> None:
+        self._started = self._last = time.perf_counter()
+        self._laps: dict[str, float] = {}
+
+    def end(self, stage: str) -> None:
+        now = time.perf_counter()
+        self._laps[stage] = (now - self._last) * 1e3
+        self._last = now
+
+    def timings(self) -> Timings:
+        return Timings(**self._laps, total=(time.perf_counter() - self._started) * 1e3)
