@@ -46,6 +46,7 @@ HIT_TYPES: dict[str, tuple[type, ...]] = {
     "first_stage": (dict,),
     "truncated": (bool,),
     "exit_layer": (int, type(None)),
+    "windowed": (bool,),
 }
 STAGES = ["tokenize", "embed", "retrieve", "rerank", "total"]
 ROW = re.compile(r"^(\d+) +(\d+) (=|[↑↓]\d+) +(-?\d\.\d{3})  (.*?) *$", re.MULTILINE)
@@ -281,6 +282,11 @@ def test_json_of_a_search_is_as_documented(run: Run, store: Path) -> None:
         "blend",
         "effort",
         "generation",
+        "scored",
+        "deadline_ms",
+        "deadline_met",
+        "planned_ms",
+        "spent_ms",
     }
     assert (found["query"], found["backend"], found["reranked"]) == (QUESTION, chosen_backend(), True)
     assert [hit["rank"] for hit in found["hits"]] == [1, 2, 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -13,13 +14,14 @@ from numpy.typing import NDArray
 
 from .assembly import Passages
 from .backends import Scores
+from .deadlines import Deadline, check_deadline
 from .encoder import as_texts
 from .engine import DEFAULT_MAX_TOKENS, DEFAULT_STORE, Engine
 from .prompt import Prompt
-from .reranker import Hit, check_count, check_query, sigmoid
+from .reranker import Ranking, check_count, check_query, ranking
 from .results import SearchResult
 from .searching import DEFAULT_CANDIDATES, DEFAULT_TOP
-from .stages import PairScorer, Stages
+from .stages import ClockedScorer, PairScorer, Stages
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -56,11 +58,14 @@ class AsyncEngine:
         *,
         backend: str = "auto",
         threads: int | None = None,
+        target_ms: float | None = None,
         running: int | None = None,
         waiting: int | None = None,
     ) -> AsyncEngine:
         """An engine over the store at ``path`` with the default models; errors as for ``Engine.open``."""
-        return cls(Engine.open(path, backend=backend, threads=threads), running=running, waiting=waiting)
+        return cls(
+            Engine.open(path, backend=backend, threads=threads, target_ms=target_ms), running=running, waiting=waiting
+        )
 
     async def __aenter__(self) -> AsyncEngine:
         return self
@@ -82,7 +87,7 @@ class AsyncEngine:
         """``Engine.search``, awaited.
 
         Args:
-            timeout: seconds from now after which to wait no longer.
+            timeout: seconds from now after which to wait no longer and raise, where ``deadline_ms`` makes less of it.
             options: as for ``Engine.search``.
 
         Raises:
@@ -90,8 +95,9 @@ class AsyncEngine:
             DeadlineError: the timeout passed.
             RunoffError: as for ``Engine.search``.
         """
+        arrived = time.perf_counter()
         return await self.admission.run(
-            lambda ticket: self.engine.search(query, top_n, candidates, **options), timeout=timeout
+            lambda ticket: self.engine.search(query, top_n, candidates, arrived=arrived, **options), timeout=timeout
         )
 
     async def prompt(
@@ -104,53 +110,80 @@ class AsyncEngine:
         **options: Unpack[SearchOptions],
     ) -> tuple[Prompt, SearchResult]:
         """``Engine.prompt``, awaited; ``timeout``, options and errors as for ``search``."""
+        arrived = time.perf_counter()
         return await self.admission.run(
-            lambda ticket: self.engine.prompt(question, max_tokens=max_tokens, candidates=candidates, **options),
+            lambda ticket: self.engine.prompt(
+                question, max_tokens=max_tokens, candidates=candidates, arrived=arrived, **options
+            ),
             timeout=timeout,
         )
 
     async def rank(
-        self, query: str, passages: Sequence[str], top_n: int = 5, *, timeout: float | None = None
-    ) -> list[Hit]:
+        self,
+        query: str,
+        passages: Sequence[str],
+        top_n: int = 5,
+        *,
+        deadline_ms: float | None = None,
+        timeout: float | None = None,
+    ) -> Ranking:
         """``Reranker.rank``, awaited; it needs no store. ``timeout`` and errors as for ``search``."""
+        arrived = time.perf_counter()
+        check_deadline("deadline_ms", deadline_ms)
+        target = self.engine.target_ms if deadline_ms is None else deadline_ms
         check_query(query)
         check_count("top_n", top_n)
         passages = as_texts("passages", passages)
         return await self.admission.run(
-            lambda ticket: rank(self.engine.stages, query, passages, top_n, ticket), timeout=timeout
+            lambda ticket: rank(self.engine.stages, query, passages, top_n, ticket, target, arrived),
+            timeout=timeout,
         )
 
 
-def rank(stages: Stages, query: str, passages: Sequence[str], top_n: int, ticket: Ticket) -> list[Hit]:
+def rank(
+    stages: Stages,
+    query: str,
+    passages: Sequence[str],
+    top_n: int,
+    ticket: Ticket,
+    deadline_ms: float | None = None,
+    arrived: float = 0.0,
+) -> Ranking:
     """The ``top_n`` best passages, best first, ties in the order given; stops where nobody waits for it."""
     tokens = stages.tokenizer.encode_batch(passages)
-    scores = score(stages.scorer, stages.tokenizer.encode(query), tokens, ticket)
-    order = np.argsort(-scores.logits, kind="stable")[:top_n]
-    return [hit(passages[i], i, scores) for i in order.tolist()]
+    deadline = None if deadline_ms is None else Deadline(deadline_ms, arrived)
+    scores, planned = score(stages.scorer, stages.tokenizer.encode(query), tokens, ticket, deadline)
+    return ranking(passages, scores, top_n, deadline_ms, arrived, planned)
 
 
-def score(scorer: PairScorer, query_ids: NDArray[np.int32], tokens: Sequence[NDArray[Any]], ticket: Ticket) -> Scores:
-    """Scores of tokenised passages, a block at a time with a checkpoint before each.
+def score(
+    scorer: PairScorer,
+    query_ids: NDArray[np.int32],
+    tokens: Sequence[NDArray[Any]],
+    ticket: Ticket,
+    deadline: Deadline | None = None,
+) -> tuple[Scores, float | None]:
+    """Scores of tokenised passages, and when a deadline planned them to be done.
 
-    A pair's logit is its own, so blocks change nothing but the moment at which a call can stop.
+    Without a deadline they come a block at a time with a checkpoint before each. A pair's logit is its own, so blocks
+    change nothing but the moment at which a call can stop.
 
     Raises:
         DeadlineError: nobody waits for the result any more.
     """
+    if deadline is not None and isinstance(scorer, ClockedScorer):
+        ticket.check()
+        timed = scorer.score_within(query_ids, Passages.pack(tokens), deadline)
+        return timed.scores, timed.planned_ms
     blocks: list[Scores] = []
     for first in range(0, len(tokens), BLOCK_PASSAGES):
         ticket.check()
         blocks.append(scorer.score(query_ids, Passages.pack(tokens[first : first + BLOCK_PASSAGES])))
     if not blocks:
-        return Scores(np.empty(0, np.float32), np.empty(0, bool), False)
-    return replace(
+        return Scores(np.empty(0, np.float32), np.empty(0, bool), False), None
+    whole = replace(
         blocks[0],
         logits=np.concatenate([block.logits for block in blocks]),
         truncated=np.concatenate([block.truncated for block in blocks]),
     )
-
-
-def hit(text: str, index: int, scores: Scores) -> Hit:
-    """The passage at ``index`` with its scores."""
-    logit = float(scores.logits[index])
-    return Hit(text, index, logit, sigmoid(logit), bool(scores.truncated[index]), scores.query_truncated)
+    return whole, None

@@ -39,16 +39,49 @@ class Scores:
         query_truncated: whether the query was capped.
         exits: int64, shape [n]: layer after which a pair left with a predicted logit; 0 where the logit is final.
             None where all are.
+        reached: bool, shape [n]: whether there was time for a pair; where not, its logit means nothing. None where
+            there was for all.
+        windowed: bool, shape [n]: whether only a window of the passage was read for want of time. None where nowhere.
     """
 
     logits: NDArray[np.float32]
     truncated: NDArray[np.bool_]
     query_truncated: bool
     exits: NDArray[np.int64] | None = None
+    reached: NDArray[np.bool_] | None = None
+    windowed: NDArray[np.bool_] | None = None
 
     def exit_layer(self, position: int) -> int | None:
         """Layer after which a pair left, or None where its logit is final."""
         return (int(self.exits[position]) or None) if self.exits is not None else None
+
+    def has_logit(self, position: int) -> bool:
+        """Whether a pair has a logit, its own or a prediction."""
+        return self.reached is None or bool(self.reached[position])
+
+    def is_windowed(self, position: int) -> bool:
+        """Whether only a window of a pair's passage was read."""
+        return self.windowed is not None and bool(self.windowed[position])
+
+    def order(self, values: NDArray[Any] | None = None, ties: NDArray[Any] | None = None) -> NDArray[np.int64]:
+        """Positions, best first; those that were not reached come last, as they were given.
+
+        Args:
+            values: shape [n]: what to order by; None takes the logits.
+            ties: shape [n]: smaller ones go first among equals; None takes the order given.
+        """
+        by, places = (self.logits if values is None else values), np.arange(len(self.logits))
+        among = places if ties is None else ties
+        if self.reached is None:
+            return np.lexsort((among, -by))
+        missed = ~self.reached
+        return np.lexsort((np.where(missed, places, among), np.where(missed, 0, -by), missed))
+
+    @property
+    def final(self) -> NDArray[np.bool_]:
+        """Which logits are the model's own: bool, shape [n]."""
+        reached = np.ones(len(self.logits), np.bool_) if self.reached is None else self.reached
+        return reached if self.exits is None else reached & (self.exits == 0)
 
 
 class LayeredPairs(Protocol):

@@ -16,6 +16,7 @@ from . import identity, manifest, models, prompt, refreshing, searching, sources
 from .candidates import Mode
 from .chunking import ChunkSettings
 from .conditions import Condition
+from .deadlines import check_deadline
 from .documents import Document
 from .errors import DocumentError, SourceError, StoreMissingError
 from .ingest import Ingestor
@@ -49,9 +50,22 @@ class Engine:
         folder: the store folder, which need not exist yet.
         stages: the encoders and the token counter.
         chunking: how bodies are cut; None takes what the store was made with, else the defaults.
+        target_ms: the deadline of queries that come without one, in milliseconds; None for no deadline.
+
+    Raises:
+        QueryError: ``target_ms`` is not above 0.
     """
 
-    def __init__(self, folder: Path, stages: Stages, chunking: ChunkSettings | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        stages: Stages,
+        chunking: ChunkSettings | None = None,
+        *,
+        target_ms: float | None = None,
+    ) -> None:
+        check_deadline("target_ms", target_ms)
+        self.target_ms = target_ms
         self.folder = folder
         self.stages = stages
         self._chunking = chunking
@@ -67,6 +81,7 @@ class Engine:
         backend: str = "auto",
         threads: int | None = None,
         chunking: ChunkSettings | None = None,
+        target_ms: float | None = None,
     ) -> Engine:
         """An engine over the store at ``path`` with models by name or folder.
 
@@ -77,7 +92,7 @@ class Engine:
             ModelError: a model is not installed or damaged.
         """
         stages = ModelStages(models.find(bi_encoder), models.find(cross_encoder), backend, threads)
-        engine = cls(Path(path), stages, chunking)
+        engine = cls(Path(path), stages, chunking, target_ms=target_ms)
         if engine.folder.is_file() or (engine.folder / manifest.NAME).exists():
             engine._open_store()
         return engine
@@ -205,6 +220,8 @@ class Engine:
         where: str | Condition | None = None,
         blend: float = DEFAULT_BLEND,
         effort: str = EXACT,
+        deadline_ms: float | None = None,
+        arrived: float | None = None,
     ) -> SearchResult:
         """The chunks that answer a query best.
 
@@ -218,14 +235,20 @@ class Engine:
             blend: hits are ordered by logit + blend x cosine similarity; at least 0.
             effort: ``"exact"``, or ``"fast"``, which stops early at chunks that cannot be among the best any more; see
                 docs/exits.md.
+            deadline_ms: milliseconds in which the result is wanted; None takes the engine's ``target_ms``. What cannot
+                be reranked in time keeps the first stage's order below the rest, and the result says what was done; see
+                docs/deadlines.md.
+            arrived: when the query came, by ``time.perf_counter``, where it has waited since; None is now.
 
         Raises:
             QueryError: a setting is out of range, the query is blank, or the condition cannot be read.
             StoreError: there is no store, or it is damaged.
         """
+        began = time.perf_counter() if arrived is None else arrived
         check_query(query)
-        settings = SearchSettings(top_n, candidates, rerank, mode, condition_of(where), blend, effort)
-        return searching.search(self.stages, self.store.current(), query, settings)
+        target = self.target_ms if deadline_ms is None else deadline_ms
+        settings = SearchSettings(top_n, candidates, rerank, mode, condition_of(where), blend, effort, target)
+        return searching.search(self.stages, self.store.current(), query, settings, began)
 
     def prompt(
         self,
@@ -233,6 +256,7 @@ class Engine:
         *,
         max_tokens: int = DEFAULT_MAX_TOKENS,
         candidates: int = DEFAULT_CANDIDATES,
+        arrived: float | None = None,
         **options: Unpack[SearchOptions],
     ) -> tuple[Prompt, SearchResult]:
         """A prompt with the best chunks that fit a token budget, and the search that chose them.
@@ -241,14 +265,14 @@ class Engine:
             question: what is asked.
             max_tokens: upper bound on the prompt's tokens, the template's own included.
             candidates: number of chunks to choose from, at least 1.
-            options: as for ``search``.
+            arrived, options: as for ``search``.
 
         Raises:
             BudgetError: the budget cannot hold the template with the question.
             QueryError, StoreError: as for ``search``.
         """
         check_count("candidates", candidates)
-        result = self.search(question, candidates, candidates, **options)
+        result = self.search(question, candidates, candidates, arrived=arrived, **options)
         passages = [PromptPassage(title=hit.title, url=hit.url, text=hit.text) for hit in result.hits]
         return prompt.build(question, passages, max_tokens=max_tokens, counter=self.stages.counter), result
 

@@ -7,7 +7,7 @@ wrong. ``exits.json`` beside a model holds the heads of its layers; a model with
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ NO_RIVALS = np.empty(0, dtype=np.float32)
 
 Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
+Afford = Callable[[int, Indices], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +174,22 @@ def score(
     return Scores(logits, truncated, query_truncated, layers)
 
 
-def run(pairs: LayeredPairs, exits: ExitHeads, offsets: Floats, top_n: int, rivals: Floats = NO_RIVALS) -> Outcome:
+def run(
+    pairs: LayeredPairs,
+    exits: ExitHeads,
+    offsets: Floats,
+    top_n: int,
+    rivals: Floats = NO_RIVALS,
+    *,
+    prune: bool = True,
+    afford: Afford | None = None,
+) -> Outcome:
     """Take pairs through the model, and let those leave early that cannot reach the top any more.
 
     After each exit a pair leaves when its upper bound is below the lower bounds of ``top_n`` others. Its prediction is
     capped to rank below the ``top_n`` best of those that stayed, since that is what it left for: heads are fitted on
-    other text, and there all predictions may be too high. The outcome depends on the pairs alone.
+    other text, and there all predictions may be too high. The outcome depends on the pairs alone, unless ``afford``
+    lets fewer go on.
 
     Args:
         pairs: before their first layer.
@@ -187,27 +198,38 @@ def run(pairs: LayeredPairs, exits: ExitHeads, offsets: Floats, top_n: int, riva
             stage's similarity.
         top_n: places at the top that have to be right.
         rivals: float32, shape [m]: known logits, offset included, of further pairs that are in the same contest.
+        prune: False keeps those too that cannot reach the top, unless ``afford`` does not.
+        afford: told the number of an exit's layer and those who would go on, the most promising first, it says how many
+            of them may. None lets all go on.
     """
     logits, layers = np.empty(len(offsets), dtype=np.float32), np.zeros(len(offsets), dtype=np.int64)
     alive = np.arange(len(offsets))
     for head in exits.heads:
-        if len(alive) + len(rivals) <= top_n:
+        if afford is None and len(alive) + len(rivals) <= top_n:
             break
         guesses, spread = head.predict(pairs.advance(alive, head.layer))
         values, bound = guesses + offsets[alive], exits.margin * spread
-        stays = values + bound >= _nth_best(np.concatenate([values - bound, rivals]), top_n)
+        stays = values + bound >= _nth_best(np.concatenate([values - bound, rivals]), top_n if prune else len(offsets))
+        if afford is not None:
+            promising = np.flatnonzero(stays)[np.argsort(-(values + bound)[stays], kind="stable")]
+            stays[promising[afford(head.layer, alive[promising]) :]] = False
         logits[alive[~stays]], layers[alive[~stays]] = guesses[~stays], head.layer
         alive = alive[stays]
     logits[alive] = pairs.finish(alive)
     left = layers > 0
     if left.any():
-        cap = _nth_best(np.concatenate([logits[alive] + offsets[alive], rivals]), top_n) - GAP
+        finished = np.concatenate([logits[alive] + offsets[alive], rivals])
+        cap = _nth_best(finished, top_n) - GAP
         logits[left] = np.minimum(logits[left], cap - offsets[left])
     return Outcome(logits, layers)
 
 
 def _nth_best(values: Floats, count: int) -> float:
-    return float(np.partition(values, -count)[-count])
+    """The ``count``-th largest value, or the least where there are not so many; infinite where there is none."""
+    if not len(values):
+        return np.inf
+    place = min(count, len(values))
+    return float(np.partition(values, -place)[-place])
 
 
 def _head(entry: Mapping[str, Any], artifact: Artifact) -> ExitHead:

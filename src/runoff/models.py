@@ -127,11 +127,13 @@ def run_golden(artifact: Artifact, backend: str, inputs: Sequence[Any]) -> tuple
 
         encoder = BiEncoder.load(artifact, backend=backend)
         return encoder.backend, encoder.encode(inputs)
-    from .reranker import Reranker
+    from .assembly import Passages
+    from .reranker import CrossEncoder
 
-    reranker = Reranker.load(artifact, backend=backend)
-    logits = [reranker.rank(query, [passage], top_n=1)[0].logit for query, passage in inputs]
-    return reranker.backend, np.array(logits, dtype=np.float32)
+    scorer = CrossEncoder.load(artifact, backend=backend)
+    encode = scorer.tokenizer.encode
+    logits = [scorer.score(encode(query), Passages.pack([encode(passage)])).logits for query, passage in inputs]
+    return scorer.backend, np.concatenate(logits)
 
 
 def _extras(artifact: Artifact) -> tuple[str, ...]:

@@ -42,6 +42,8 @@ def hits(
 ) -> tuple[SearchHit, ...]:
     """The best ``top_n`` of the candidates: by blended score where there are logits, ties by chunk id.
 
+    Candidates that there was no time for come after all others, in the first stage's order.
+
     Args:
         snapshot: what was searched.
         found: the first stage's candidates.
@@ -52,10 +54,10 @@ def hits(
     """
     rows = np.array([snapshot.chunk_of(row, chosen) for row in found.rows.tolist()], dtype=np.int64)
     values = None if scores is None else blended(scores.logits, found.similarities, blend)
-    order = np.arange(len(rows)) if values is None else np.lexsort((snapshot.chunks["id"][rows], -values))
+    order = np.arange(len(rows)) if scores is None else scores.order(values, snapshot.chunks["id"][rows])
     ranks = [ranked.rank_of(found.rows) for ranked in (found.dense, found.lexical)]
     return tuple(
-        _hit(snapshot, found, int(rows[i]), rank, i, scores, None if values is None else float(values[i]), ranks)
+        _hit(snapshot, found, int(rows[i]), rank, i, scores, values, ranks)
         for rank, i in enumerate(order[:top_n].tolist(), start=1)
     )
 
@@ -67,12 +69,13 @@ def _hit(
     rank: int,
     i: int,
     scores: Scores | None,
-    value: float | None,
+    values: NDArray[np.float64] | None,
     ranks: list[NDArray[np.int64]],
 ) -> SearchHit:
     chunk = snapshot.chunk(row)
     document = snapshot.document(int(snapshot.chunks["document"][row]))
-    logit = None if scores is None else float(scores.logits[i])
+    scored = scores is not None and values is not None and scores.has_logit(i)
+    logit = float(scores.logits[i]) if scores is not None and scored else None
     return SearchHit(
         rank=rank,
         chunk_id=chunk.id,
@@ -84,7 +87,7 @@ def _hit(
         published=document.published,
         text=chunk.text,
         logit=logit,
-        blended=value,
+        blended=float(values[i]) if values is not None and scored else None,
         score=float(found.scores[i]) if logit is None else sigmoid(logit),
         first_stage=FirstStage(
             rank=i + 1,
@@ -95,6 +98,7 @@ def _hit(
         ),
         truncated=scores is not None and bool(scores.truncated[i]),
         exit_layer=None if scores is None else scores.exit_layer(i),
+        windowed=scores is not None and scores.is_windowed(i),
     )
 
 

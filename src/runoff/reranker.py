@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import backends, exits, models
+from . import backends, costs, cpu, exits, models
 from .artifact import Artifact
 from .assembly import Passages
 from .backends import Backend, LayeredBackend, Scores, Selected, StartedPairs
+from .deadlines import Deadline, Report, check_deadline
 from .encoder import as_texts, open_as
 from .errors import BackendError, QueryError
 from .exits import ExitHeads
+from .threads import budget
+from .timed import Clocked, Timed
 from .tokenizer import Tokenizer
 
 # The logit of a passage without a single token: below what any model of this kind gives, and finite.
 BLANK_LOGIT = -30.0
+SENTENCE_ENDS = ". ! ?"
 EXACT, FAST = EFFORTS = ("exact", "fast")
 
 
@@ -30,20 +37,37 @@ class Hit:
     Attributes:
         text: the passage.
         index: its place in the list that was given.
-        logit: the cross-encoder's output, or what it was predicted to be; finite.
-        score: the logit's sigmoid, 0..1.
+        logit: the cross-encoder's output, or what it was predicted to be; finite. None where a deadline left no time
+            for the passage.
+        score: the logit's sigmoid, 0..1; 0 without a logit.
         truncated: whether only the passage's beginning was read.
         query_truncated: whether only the query's beginning was read.
         exit_layer: layer after which the pair left with a predicted logit; None where the logit is final.
+        windowed: whether only a window of the passage was read, for want of time.
     """
 
     text: str
     index: int
-    logit: float
+    logit: float | None
     score: float
     truncated: bool
     query_truncated: bool = False
     exit_layer: int | None = None
+    windowed: bool = False
+
+
+class Ranking(list[Hit]):
+    """Hits, best first, and what it took to rank them.
+
+    Attributes:
+        scored: how many of the passages have a logit that is the model's own, of the passage or of a window of it.
+        time: what became of the deadline.
+    """
+
+    def __init__(self, hits: Iterable[Hit], scored: int, time: Report) -> None:
+        super().__init__(hits)
+        self.scored = scored
+        self.time = time
 
 
 class CrossEncoder:
@@ -58,7 +82,12 @@ class CrossEncoder:
     """
 
     def __init__(
-        self, artifact: Artifact, tokenizer: Tokenizer, selected: Selected, heads: ExitHeads | None = None
+        self,
+        artifact: Artifact,
+        tokenizer: Tokenizer,
+        selected: Selected,
+        heads: ExitHeads | None = None,
+        threads: int | None = None,
     ) -> None:
         self.artifact = artifact
         self.tokenizer = tokenizer
@@ -66,6 +95,9 @@ class CrossEncoder:
         self.backend_reason = selected.reason
         self.exits = heads
         self._backend: Backend = selected.backend
+        self._threads = threads
+        self._guard = threading.Lock()
+        self._clocked: Clocked | None = None
 
     @classmethod
     def load(
@@ -85,7 +117,7 @@ class CrossEncoder:
         artifact = open_as(model, "cross-encoder")
         tokenizer = Tokenizer.load(artifact.tokenizer_path, limit=threads)
         selected = backends.select(artifact, backend, threads, tokenizer=tokenizer)
-        return cls(artifact, tokenizer, selected, ExitHeads.find(artifact) if exits else None)
+        return cls(artifact, tokenizer, selected, ExitHeads.find(artifact) if exits else None, threads)
 
     @property
     def kernel(self) -> str:
@@ -138,6 +170,50 @@ class CrossEncoder:
         if not len(passages):
             return Scores(np.empty(0, np.float32), np.empty(0, bool), False)
         scores = self._scores(query_ids, passages, effort, top_n, offsets)
+        return self._sound(scores, passages)
+
+    def score_within(
+        self,
+        query_ids: NDArray[np.int32],
+        passages: Passages,
+        deadline: Deadline,
+        *,
+        effort: str = EXACT,
+        top_n: int = exits.PROTECTED,
+        offsets: NDArray[np.float32] | None = None,
+    ) -> Timed:
+        """Logits of as many passages as a deadline leaves time for, the first ones first.
+
+        Where time is short, passages leave early once they are unlikely to win, then windows of passages are read
+        instead of all of them, and then the last passages are not read at all; see docs/deadlines.md. Where there is
+        time enough, the scores are those of ``score``.
+
+        Args:
+            deadline: when the answer is wanted; a deadline that has passed leaves no time.
+            query_ids, passages, effort, top_n, offsets: as for ``score``.
+
+        Raises:
+            QueryError, BackendError: as for ``score``.
+        """
+        check_effort(effort)
+        added = np.zeros(len(passages), np.float32) if offsets is None else offsets
+        prune = effort == FAST
+        timed = self.clocked.score(query_ids, passages, deadline, prune=prune, offsets=added, top_n=top_n)
+        return replace(timed, scores=self._sound(timed.scores, passages))
+
+    @property
+    def clocked(self) -> Clocked:
+        """What keeps deadlines. The first use on a machine takes half a second, in which costs are measured."""
+        with self._guard:
+            if self._clocked is None:
+                artifact, threads = self.artifact, budget(self._threads)
+                key = f"{artifact.digest} {self.backend} {self.kernel} {threads} threads, {cpu.model_name()}"
+                measured = costs.known(key, partial(costs.measure, self._backend.score, threads))
+                ends = self.tokenizer.encode(SENTENCE_ENDS)
+                self._clocked = Clocked(self._backend, self.exits, measured, artifact.layers, artifact.max_length, ends)
+            return self._clocked
+
+    def _sound(self, scores: Scores, passages: Passages) -> Scores:
         if not np.isfinite(scores.logits).all():
             raise BackendError(f"{self.backend} gave a logit of {self.artifact.name} that is not finite")
         return replace(scores, logits=np.where(passages.lengths == 0, np.float32(BLANK_LOGIT), scores.logits))
@@ -181,7 +257,15 @@ class Reranker:
         """Name of what runs the model."""
         return self.encoder.backend
 
-    def rank(self, query: str, passages: Sequence[str], top_n: int = 5, *, effort: str = EXACT) -> list[Hit]:
+    def rank(
+        self,
+        query: str,
+        passages: Sequence[str],
+        top_n: int = 5,
+        *,
+        effort: str = EXACT,
+        deadline_ms: float | None = None,
+    ) -> Ranking:
         """The ``top_n`` passages that answer the query best, by logit, ties in the order given.
 
         Args:
@@ -190,18 +274,41 @@ class Reranker:
             top_n: number of hits wanted, at least 1.
             effort: ``exact``, or ``fast``, which stops early at passages that cannot be among the best any more; see
                 ``CrossEncoder.score``.
+            deadline_ms: milliseconds in which the ranking is wanted, or None. Passages that there is no time for come
+                last, as they were given, so give the most promising first; see docs/deadlines.md.
 
         Raises:
-            QueryError: the query is blank, ``top_n`` is below 1, there is no such effort, or a passage is not a string.
+            QueryError: the query is blank, ``top_n`` is below 1, there is no such effort, a passage is not a string, or
+                the deadline is not above 0.
         """
+        arrived = time.perf_counter()
         check_query(query)
+        check_deadline("deadline_ms", deadline_ms)
         check_count("top_n", top_n)
         passages = as_texts("passages", passages)
         tokenizer = self.encoder.tokenizer
         cached = Passages.pack(tokenizer.encode_batch(passages))
-        scores = self.encoder.score(tokenizer.encode(query), cached, effort=effort, top_n=top_n)
-        order = np.argsort(-scores.logits, kind="stable")[:top_n]
-        return [_hit(passages[i], i, scores) for i in order.tolist()]
+        query_ids, planned = tokenizer.encode(query), None
+        if deadline_ms is None:
+            scores = self.encoder.score(query_ids, cached, effort=effort, top_n=top_n)
+        else:
+            deadline = Deadline(deadline_ms, arrived)
+            timed = self.encoder.score_within(query_ids, cached, deadline, effort=effort, top_n=top_n)
+            scores, planned = timed.scores, timed.planned_ms
+        return ranking(passages, scores, top_n, deadline_ms, arrived, planned)
+
+
+def ranking(
+    passages: Sequence[str],
+    scores: Scores,
+    top_n: int,
+    deadline_ms: float | None,
+    arrived: float,
+    planned_ms: float | None,
+) -> Ranking:
+    """The ``top_n`` best passages by their scores, ties in the order given."""
+    hits = [_hit(passages[i], i, scores) for i in scores.order()[:top_n].tolist()]
+    return Ranking(hits, int(scores.final.sum()), Report.now(deadline_ms, arrived, planned_ms))
 
 
 def sigmoid(logit: float) -> float:
@@ -243,13 +350,14 @@ def check_effort(effort: object) -> None:
 
 
 def _hit(text: str, index: int, scores: Scores) -> Hit:
-    logit = float(scores.logits[index])
+    logit = float(scores.logits[index]) if scores.has_logit(index) else None
     return Hit(
         text=text,
         index=index,
         logit=logit,
-        score=sigmoid(logit),
+        score=0.0 if logit is None else sigmoid(logit),
         truncated=bool(scores.truncated[index]),
         query_truncated=scores.query_truncated,
         exit_layer=scores.exit_layer(index),
+        windowed=scores.is_windowed(index),
     )

@@ -50,12 +50,14 @@ class SearchHit:
         source: the feed or file that the document came from.
         published: UTC time of publication as ``YYYY-MM-DDTHH:MM:SSZ``, or None.
         text: the chunk's text.
-        logit: the cross-encoder's output, unbounded, or a prediction of it; None without a runoff.
-        blended: logit + blend x similarity, by which hits are ordered; None without a runoff.
-        score: the logit's sigmoid, 0..1; without a runoff the first stage's score.
+        logit: the cross-encoder's output, unbounded, or a prediction of it; None without a runoff, and where a deadline
+            left no time for the chunk.
+        blended: logit + blend x similarity, by which hits are ordered; None where the logit is.
+        score: the logit's sigmoid, 0..1; without a logit the first stage's score.
         first_stage: where the first stage had put it.
         truncated: whether the cross-encoder saw only the chunk's beginning.
         exit_layer: layer after which the chunk left the runoff with a predicted logit; None where the logit is final.
+        windowed: whether the cross-encoder read only a window of the chunk, for want of time.
     """
 
     rank: int
@@ -73,6 +75,7 @@ class SearchHit:
     first_stage: FirstStage
     truncated: bool
     exit_layer: int | None = None
+    windowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,11 @@ class SearchResult:
         blend: weight of the similarity beside the logit.
         generation: the store's generation that answered.
         effort: ``"exact"`` or ``"fast"``, as asked for.
+        scored: how many candidates have a logit that is the model's own, of the passage or of a window of it.
+        deadline_ms: the deadline in milliseconds from the arrival of the query, or None.
+        deadline_met: whether the result was there in time; None without a deadline.
+        planned_ms: when it was to be there by the plan; None where nothing was planned.
+        spent_ms: when it was there, in milliseconds from the arrival.
     """
 
     query: str
@@ -113,6 +121,11 @@ class SearchResult:
     blend: float
     generation: int
     effort: str = "exact"
+    scored: int = 0
+    deadline_ms: float | None = None
+    deadline_met: bool | None = None
+    planned_ms: float | None = None
+    spent_ms: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionaries and lists, as ``--json`` prints them."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .candidates import Mode, check_mode, find
 from .conditions import Condition
+from .deadlines import Deadline, Report, check_deadline
 from .ranking import DEFAULT_BLEND, check_blend, hits
 from .reranker import EXACT, check_count, check_effort
 from .results import SearchResult, Timings
+from .stages import ClockedScorer
 from .where import parse
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         where: str | Condition | None
         blend: float
         effort: str
+        deadline_ms: float | None
 
 
 DEFAULT_TOP = 5
@@ -50,6 +53,7 @@ class SearchSettings:
     where: Condition | None = None
     blend: float = DEFAULT_BLEND
     effort: str = EXACT
+    deadline_ms: float | None = None
 
     def __post_init__(self) -> None:
         check_count("top_n", self.top_n)
@@ -57,6 +61,7 @@ class SearchSettings:
         check_mode(self.mode)
         check_blend(self.blend)
         check_effort(self.effort)
+        check_deadline("deadline_ms", self.deadline_ms)
 
 
 def condition_of(where: str | Condition | None) -> Condition | None:
@@ -68,7 +73,9 @@ def condition_of(where: str | Condition | None) -> Condition | None:
     return parse(where) if isinstance(where, str) else where
 
 
-def search(stages: Stages, generation: Generation, query: str, settings: SearchSettings) -> SearchResult:
+def search(
+    stages: Stages, generation: Generation, query: str, settings: SearchSettings, arrived: float
+) -> SearchResult:
     """The chunks of a generation that answer a query best.
 
     Args:
@@ -76,10 +83,12 @@ def search(stages: Stages, generation: Generation, query: str, settings: SearchS
         generation: what is searched.
         query: text that is not blank.
         settings: what is wanted.
+        arrived: when the query came, by ``time.perf_counter``; a deadline counts from there.
     """
-    # Looked up before the clock starts: the first query loads the models, which is no part of its stages.
+    # Looked up before the stages are timed: the first query loads the models, which is no part of them.
     tokenizer, encoder = stages.tokenizer, stages.encoder
     scorer = stages.scorer if settings.rerank else None
+    deadline = None if settings.deadline_ms is None else Deadline(settings.deadline_ms, arrived)
     laps = _Laps()
     query_ids = tokenizer.encode(query)
     laps.end("tokenize")
@@ -87,18 +96,24 @@ def search(stages: Stages, generation: Generation, query: str, settings: SearchS
     laps.end("embed")
     chosen = generation.chosen(settings.where) if settings.where is not None else None
     allowed = None if chosen is None else generation.snapshot.passages_of(chosen)
-    wanted = max(settings.candidates, settings.top_n)
-    found = find(generation, query, vector, wanted, mode=settings.mode, allowed=allowed)
+    count = max(settings.candidates, settings.top_n)
+    found = find(generation, query, vector, count, mode=settings.mode, allowed=allowed)
     laps.end("retrieve")
-    scores = None
+    scores, planned = None, None
     if scorer:
         cached, offsets = generation.snapshot.token_cache(found.rows), np.float32(settings.blend) * found.similarities
-        scores = scorer.score(query_ids, cached, effort=settings.effort, top_n=settings.top_n, offsets=offsets)
+        wanted: dict[str, Any] = {"effort": settings.effort, "top_n": settings.top_n, "offsets": offsets}
+        if deadline is not None and isinstance(scorer, ClockedScorer):
+            timed = scorer.score_within(query_ids, cached, deadline, **wanted)
+            scores, planned = timed.scores, timed.planned_ms
+        else:
+            scores = scorer.score(query_ids, cached, **wanted)
     laps.end("rerank")
+    shown = hits(generation.snapshot, found, scores, settings.top_n, blend=settings.blend, chosen=chosen)
     return SearchResult(
         query=query,
         backend=stages.backend,
-        hits=hits(generation.snapshot, found, scores, settings.top_n, blend=settings.blend, chosen=chosen),
+        hits=shown,
         timings_ms=laps.timings(),
         query_truncated=scores is not None and scores.query_truncated,
         reranked=settings.rerank,
@@ -106,6 +121,8 @@ def search(stages: Stages, generation: Generation, query: str, settings: SearchS
         blend=settings.blend,
         effort=settings.effort,
         generation=generation.number,
+        scored=0 if scores is None else int(scores.final.sum()),
+        **asdict(Report.now(settings.deadline_ms, arrived, planned)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,11 @@ from .artifact import Artifact
 from .assembly import Passages
 from .backends import Scores
 from .chunking import ChunkSettings
+from .deadlines import Deadline
 from .encoder import BiEncoder
 from .ingest import TextEncoder
 from .reranker import EXACT, CrossEncoder
+from .timed import Timed
 from .tokenizer import Tokenizer
 from .tokens import Counter, TokenCounter
 
@@ -35,6 +37,22 @@ class PairScorer(Protocol):
         top_n: int = ...,
         offsets: NDArray[np.float32] | None = None,
     ) -> Scores: ...
+
+
+@runtime_checkable
+class ClockedScorer(Protocol):
+    """A scorer that can keep deadlines; see ``CrossEncoder.score_within``. One that cannot scores all, however long."""
+
+    def score_within(
+        self,
+        query_ids: Any,
+        passages: Passages,
+        deadline: Deadline,
+        *,
+        effort: str = EXACT,
+        top_n: int = ...,
+        offsets: NDArray[np.float32] | None = None,
+    ) -> Timed: ...
 
 
 class Stages(Protocol):

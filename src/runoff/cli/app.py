@@ -73,6 +73,9 @@ WhereOption = Annotated[
 BlendOption = Annotated[
     float, typer.Option("--blend", help="Order by logit + BLEND x cosine similarity; 0 is the logit alone.")
 ]
+DeadlineOption = Annotated[
+    float | None, typer.Option("--deadline-ms", help="Time for the answer; what it leaves no time for is not reranked.")
+]
 BiEncoderOption = Annotated[str | None, typer.Option("--bi-encoder", help="Name or folder of the first model.")]
 CrossEncoderOption = Annotated[str | None, typer.Option("--cross-encoder", help="Name or folder of the second.")]
 DEFAULT_STORE = Path(".runoff")
@@ -182,6 +185,7 @@ def search(
     where: WhereOption = None,
     blend: BlendOption = DEFAULT_BLEND,
     effort: EffortOption = Effort.exact,
+    deadline_ms: DeadlineOption = None,
     store: StoreOption = DEFAULT_STORE,
     backend: BackendOption = Backend.auto,
     threads: ThreadsOption = None,
@@ -202,6 +206,7 @@ def search(
             where=where,
             blend=blend,
             effort=effort.value,
+            deadline_ms=deadline_ms,
         )
     output.json_or(as_json, result, output.search_result)
 
@@ -216,6 +221,7 @@ def prompt(
     where: WhereOption = None,
     blend: BlendOption = DEFAULT_BLEND,
     effort: EffortOption = Effort.exact,
+    deadline_ms: DeadlineOption = None,
     store: StoreOption = DEFAULT_STORE,
     backend: BackendOption = Backend.auto,
     threads: ThreadsOption = None,
@@ -236,6 +242,7 @@ def prompt(
             where=where,
             blend=blend,
             effort=effort.value,
+            deadline_ms=deadline_ms,
         )
     if as_json:
         output.print_json({"query": query, **output.prompt_fields(built, result)})
@@ -326,6 +333,9 @@ def serve(
     body_bytes: Annotated[int, typer.Option("--body-bytes", min=1, help="Most bytes of a body.")] = 4_000_000,
     log_texts: Annotated[bool, typer.Option("--log-texts", help="Show queries in the log.")] = False,
     backend: BackendOption = Backend.auto,
+    target_ms: Annotated[
+        float | None, typer.Option("--target-ms", help="Deadline of a request that sets none; default: no deadline.")
+    ] = None,
     threads: ThreadsOption = None,
 ) -> None:
     """Serve search, prompts, reranking and embeddings over HTTP (needs the extra `serve`)."""
@@ -346,6 +356,7 @@ def serve(
             running=running,
             waiting=waiting,
             timeout_ms=timeout_ms,
+            target_ms=target_ms,
             body_bytes=body_bytes,
             api_key=api_key,
             allow_anonymous=allow_anonymous,
@@ -474,7 +485,7 @@ def _engine(
     from ..chunking import ChunkSettings
     from ..engine import Engine
 
-    named = {"bi_encoder": bi_encoder, "cross_encoder": cross_encoder}
+    named: dict[str, Any] = {"bi_encoder": bi_encoder, "cross_encoder": cross_encoder}
     sizes = {"size": chunk_words, "overlap": chunk_overlap}
     chosen = {key: value for key, value in sizes.items() if value is not None}
     return Engine.open(

@@ -130,7 +130,13 @@ def times_line(result: SearchResult) -> str:
     times = asdict(result.timings_ms)
     parts = ", ".join(f"{name} {value:.1f}" for name, value in times.items() if name != "total")
     cut = "; the query was too long and was cut" if result.query_truncated else ""
-    return f"{result.backend}: {times['total']:.1f} ms ({parts}){cut}"
+    late = "" if result.deadline_met is None else f"; {_deadline(result)}"
+    return f"{result.backend}: {times['total']:.1f} ms ({parts}){late}{cut}"
+
+
+def _deadline(result: SearchResult) -> str:
+    kept = "met" if result.deadline_met else "missed"
+    return f"deadline {result.deadline_ms:g} ms {kept} in {result.spent_ms:.1f}, {result.scored} candidates scored"
 
 
 def _movement(hit: SearchHit) -> str:

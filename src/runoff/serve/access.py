@@ -39,12 +39,14 @@ class Record:
         status: the answer's status.
         stages_ms: milliseconds of each stage.
         facts: further fields of the log line.
+        arrived: when the request came, by ``time.perf_counter``; deadlines count from there.
     """
 
     request_id: str
     status: int = CLIENT_GONE
     stages_ms: dict[str, float] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    arrived: float = field(default_factory=time.perf_counter)
 
 
 def record_of(scope: Scope) -> Record:

@@ -38,7 +38,9 @@ def create(settings: Settings, runtime: Path) -> App:
         StoreError: the store is damaged, or was made with other models or settings.
         ModelError: a model is not installed or damaged.
     """
-    engine = Engine.open(settings.store, backend=settings.backend, threads=settings.threads)
+    engine = Engine.open(
+        settings.store, backend=settings.backend, threads=settings.threads, target_ms=settings.target_ms
+    )
     return build(Service(settings, engine, runtime))
 
 

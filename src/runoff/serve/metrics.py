@@ -46,6 +46,9 @@ class Metrics:
         self.truncations = Counter(
             "runoff_truncations", "Texts longer than the model reads", ["what"], registry=registry
         )
+        self.deadlines = Counter(
+            "runoff_deadlines", "Queries with a deadline: met or missed", ["outcome"], registry=registry
+        )
         self.token_cache = Counter(
             "runoff_token_cache",
             "Passages scored from cached word pieces (hit) or tokenised first (miss)",
@@ -68,6 +71,11 @@ class Metrics:
         """Record the milliseconds of some stages."""
         for stage, milliseconds in stages_ms.items():
             self.stages.labels(stage).observe(milliseconds / 1e3)
+
+    def deadline(self, met: bool | None) -> None:
+        """Count a query's deadline, where it had one."""
+        if met is not None:
+            self.deadlines.labels("met" if met else "missed").inc()
 
     def load(self, admission: Admission) -> None:
         """Record what runs and waits now."""

@@ -11,6 +11,7 @@ from ..ranking import DEFAULT_BLEND
 from ..searching import DEFAULT_CANDIDATES
 from . import limits, trials
 
+DeadlineMs = Annotated[StrictFloat | StrictInt, Field(gt=0, le=limits.TIMEOUT_MS)]
 TimeoutMs = Annotated[StrictInt, Field(ge=1, le=limits.TIMEOUT_MS)]
 
 
@@ -43,9 +44,13 @@ class SearchOptions(Strict):
     trial: Annotated[StrictStr, Field(pattern=trials.ID_PATTERN)] | None = Field(
         None, description="Search this trial's documents instead of the store."
     )
+    deadline_ms: DeadlineMs | None = Field(
+        None,
+        description="Time in which the answer is wanted; what cannot be reranked in it keeps the order it came in.",
+    )
     timeout_ms: TimeoutMs | None = Field(None, description="Time after which the answer is of no use any more.")
 
     def engine_options(self) -> dict[str, Any]:
         """Keyword arguments that ``Engine.search`` and ``Engine.prompt`` share."""
-        names = ("rerank", "mode", "where", "blend", "effort")
+        names = ("rerank", "mode", "where", "blend", "effort", "deadline_ms")
         return {name: getattr(self, name) for name in names}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
@@ -16,10 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 from ..admission import Ticket
 from ..asynchronous import score
 from ..backends import Scores
+from ..deadlines import Deadline, Report
 from ..reranker import check_query, sigmoid
 from . import limits
 from .access import Record
-from .options import TimeoutMs
+from .options import DeadlineMs, TimeoutMs
 from .problems import Problem
 from .routes import ERRORS
 from .schemas import QUESTION, Query, Text, example
@@ -63,6 +64,9 @@ class RerankRequest(Lenient):
         None, description="Read no more word pieces of a document; the model reads 512 in all."
     )
     model: StrictStr | None = Field(None, description="Any name: there is one model, which the answer names.")
+    deadline_ms: DeadlineMs | None = Field(
+        None, description="Time in which the answer is wanted; texts that there is no time for come last, with 0."
+    )
     timeout_ms: TimeoutMs | None = None
 
 
@@ -95,6 +99,9 @@ class TeiRerankRequest(Lenient):
     return_text: StrictBool = False
     truncate: StrictBool | None = Field(False, description="Read the beginning of long texts instead of refusing them.")
     truncation_direction: Literal["right", "Right", None] = None
+    deadline_ms: DeadlineMs | None = Field(
+        None, description="Time in which the answer is wanted; texts that there is no time for come last, with 0."
+    )
     timeout_ms: TimeoutMs | None = None
 
 
@@ -113,9 +120,15 @@ class _Ranked:
     scores: Scores
     order: list[int]
     tokens: int
+    time: Report | None
 
     def probability(self, index: int) -> float:
-        return sigmoid(float(self.scores.logits[index]))
+        return sigmoid(float(self.scores.logits[index])) if self.scores.has_logit(index) else 0.0
+
+    @property
+    def contract(self) -> dict[str, Any]:
+        """What became of the deadline; empty without one."""
+        return {} if self.time is None else {"scored": int(self.scores.final.sum()), **asdict(self.time)}
 
 
 @router.post("/v1/rerank", response_model=RerankAnswer)
@@ -136,12 +149,25 @@ async def rerank_tei(body: TeiRerankRequest, request: Request) -> Response:
     service = service_of(request)
 
     def call(ticket: Ticket, record: Record) -> Response:
-        ranked = _rank(service, body.query, body.texts, ticket, record, refuse_long=not body.truncate)
+        ranked = _rank(
+            service,
+            body.query,
+            body.texts,
+            ticket,
+            record,
+            deadline_ms=body.deadline_ms,
+            refuse_long=not body.truncate,
+        )
         rows: list[dict[str, Any]] = []
         for index in ranked.order:
-            shown = float(ranked.scores.logits[index]) if body.raw_scores else ranked.probability(index)
+            raw = body.raw_scores and ranked.scores.has_logit(index)
+            shown = float(ranked.scores.logits[index]) if raw else ranked.probability(index)
             rows.append({"index": index, "score": shown} | ({"text": body.texts[index]} if body.return_text else {}))
-        return respond(rows)
+        answer = respond(rows)
+        answer.headers.update(
+            {f"x-runoff-{name.replace('_', '-')}": str(value) for name, value in ranked.contract.items()}
+        )
+        return answer
 
     return await service.compute(request, call, body.timeout_ms)
 
@@ -151,7 +177,15 @@ async def _rerank(body: RerankRequest, request: Request, version: str) -> Respon
     texts = [_text(document, body.rank_fields, position) for position, document in enumerate(body.documents)]
 
     def call(ticket: Ticket, record: Record) -> Response:
-        ranked = _rank(service, body.query, texts, ticket, record, most_tokens=body.max_tokens_per_doc)
+        ranked = _rank(
+            service,
+            body.query,
+            texts,
+            ticket,
+            record,
+            deadline_ms=body.deadline_ms,
+            most_tokens=body.max_tokens_per_doc,
+        )
         results: list[dict[str, Any]] = []
         for index in ranked.order[: body.top_n]:
             result: dict[str, Any] = {"index": index, "relevance_score": ranked.probability(index)}
@@ -162,6 +196,8 @@ async def _rerank(body: RerankRequest, request: Request, version: str) -> Respon
         cut = int(ranked.scores.truncated.sum())
         warnings = [f"{cut} documents are longer than the model reads: only their beginning counts"] if cut else []
         meta = {"api_version": {"version": version}, "billed_units": {"search_units": 1}, "warnings": warnings}
+        if ranked.contract:
+            meta["deadline"] = ranked.contract
         usage = {"total_tokens": ranked.tokens, "prompt_tokens": ranked.tokens}
         name = service.models.scorer.artifact.name
         return respond({"id": str(uuid4()), "model": name, "results": results, "meta": meta, "usage": usage})
@@ -196,6 +232,7 @@ def _rank(
     ticket: Ticket,
     record: Record,
     *,
+    deadline_ms: float | None,
     most_tokens: int | None = None,
     refuse_long: bool = False,
 ) -> _Ranked:
@@ -214,7 +251,10 @@ def _rank(
     tokenized = time.perf_counter()
     if refuse_long:
         _check_lengths(query_ids, tokens, scorer.artifact.max_length)
-    scores = score(scorer, query_ids, tokens, ticket)
+    target = service.settings.target_ms if deadline_ms is None else deadline_ms
+    deadline = None if target is None else Deadline(target, record.arrived)
+    scores, planned = score(scorer, query_ids, tokens, ticket, deadline)
+    time_report = None if target is None else Report.now(target, record.arrived, planned)
     record.stages_ms |= {
         "tokenize": (tokenized - began) * 1e3,
         "rerank": (time.perf_counter() - tokenized) * 1e3,
@@ -227,9 +267,9 @@ def _rank(
     metrics.token_cache.labels("miss").inc(len(texts))
     metrics.truncations.labels("passage").inc(int(scores.truncated.sum()))
     metrics.truncations.labels("query").inc(scores.query_truncated)
-    order = np.argsort(-scores.logits, kind="stable").tolist()
+    metrics.deadline(time_report.deadline_met if time_report else None)
     read = sum(min(len(ids), scorer.artifact.max_length) for ids in tokens) + len(query_ids) * len(tokens)
-    return _Ranked(scores, order, read)
+    return _Ranked(scores, scores.order().tolist(), read, time_report)
 
 
 def _check_lengths(query_ids: NDArray[np.int32], tokens: Sequence[NDArray[np.int32]], most: int) -> None:

@@ -52,7 +52,7 @@ async def search(body: SearchRequest, request: Request) -> Response:
 
     def call(ticket: Ticket, record: Record) -> Response:
         engine = service.engine_of(body.backend, body.trial)
-        result = engine.search(body.query, body.top_n, body.candidates, **options)
+        result = engine.search(body.query, body.top_n, body.candidates, arrived=record.arrived, **options)
         _note(service, record, result, body.query, max(body.top_n, body.candidates))
         return respond(shown_result(result))
 
@@ -68,7 +68,13 @@ async def prompt(body: PromptRequest, request: Request) -> Response:
     def call(ticket: Ticket, record: Record) -> Response:
         engine = service.engine_of(body.backend, body.trial)
         began = time.perf_counter()
-        built, result = engine.prompt(body.question, max_tokens=body.max_tokens, candidates=body.candidates, **options)
+        built, result = engine.prompt(
+            body.question,
+            max_tokens=body.max_tokens,
+            candidates=body.candidates,
+            arrived=record.arrived,
+            **options,
+        )
         rest = max(0.0, (time.perf_counter() - began) * 1e3 - result.timings_ms.total)
         _note(service, record, result, body.question, body.candidates)
         record.stages_ms["prompt"] = rest
@@ -179,6 +185,7 @@ def _note(service: Service, record: Record, result: SearchResult, query: str, ca
     if service.settings.log_texts:
         record.facts["query"] = query
     metrics = service.metrics
+    metrics.deadline(result.deadline_met)
     if result.reranked:
         metrics.scored.inc(candidates)
         metrics.token_cache.labels("hit").inc(candidates)

@@ -70,7 +70,7 @@ class Service:
         """Load models and store; what fails is kept for readiness to tell."""
         try:
             stages = self.models
-            _ = (stages.encoder, stages.tokenizer, stages.scorer, stages.counter)
+            _ = (stages.encoder, stages.tokenizer, stages.scorer.clocked, stages.counter)
             self.metrics.store(self.engine.store.current())
         except StoreMissingError:
             pass  # it comes with the first ingest
@@ -89,7 +89,9 @@ class Service:
         engine = self._on(backend or self.settings.backend)
         if trial is None:
             return engine
-        return self._kept((backend, trial), lambda: Engine(self.trials.store(trial), engine.stages))
+        return self._kept(
+            (backend, trial), lambda: Engine(self.trials.store(trial), engine.stages, target_ms=engine.target_ms)
+        )
 
     async def compute(
         self, request: Request, call: Callable[[Ticket, Record], Result], timeout_ms: int | None = None
@@ -150,7 +152,12 @@ class Service:
     def _on(self, backend: str) -> Engine:
         with self._guard:
             if backend not in self._engines:
-                self._engines[backend] = Engine.open(self.engine.folder, backend=backend, threads=self.settings.threads)
+                self._engines[backend] = Engine.open(
+                    self.engine.folder,
+                    backend=backend,
+                    threads=self.settings.threads,
+                    target_ms=self.settings.target_ms,
+                )
             return self._engines[backend]
 
 

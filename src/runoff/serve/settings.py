@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..deadlines import check_deadline
 from ..errors import QueryError
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -25,6 +26,7 @@ class Settings:
         running: calls that compute at once in one process; None takes as many as there are cores.
         waiting: calls that may wait beside those; None takes eight for each that may run.
         timeout_ms: time that a request has where it does not say.
+        target_ms: deadline of a search, a prompt or a rerank that sets none, counted from its arrival; None for none.
         body_bytes: most bytes of a request's body, before and after decompression.
         body_seconds: longest time for a body to arrive.
         buffered_bytes: most bytes of bodies that one process holds at once.
@@ -45,6 +47,7 @@ class Settings:
     running: int | None = None
     waiting: int | None = None
     timeout_ms: int = 30_000
+    target_ms: float | None = None
     body_bytes: int = 4_000_000
     body_seconds: float = 10.0
     buffered_bytes: int = 64_000_000
@@ -56,6 +59,7 @@ class Settings:
     drain_seconds: float = 8.0
 
     def __post_init__(self) -> None:
+        check_deadline("target_ms", self.target_ms)
         if self.api_key is not None and not self.api_key.strip():
             raise QueryError("api key: got a blank one; expected some characters. Leave it out to have none.")
         if not (self.loopback or self.api_key or self.allow_anonymous):
