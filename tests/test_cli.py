@@ -283,6 +283,7 @@ def test_json_of_a_search_is_as_documented(run: Run, store: Path) -> None:
         "effort",
         "generation",
         "scored",
+        "complete",
         "deadline_ms",
         "deadline_met",
         "planned_ms",

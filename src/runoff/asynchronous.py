@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .assembly import Passages
 from .backends import Scores
+from .caching import DEFAULT_BYTES
 from .deadlines import Deadline, check_deadline
 from .encoder import as_texts
 from .engine import DEFAULT_MAX_TOKENS, DEFAULT_STORE, Engine
@@ -61,11 +62,11 @@ class AsyncEngine:
         target_ms: float | None = None,
         running: int | None = None,
         waiting: int | None = None,
+        cache_bytes: int = DEFAULT_BYTES,
     ) -> AsyncEngine:
         """An engine over the store at ``path`` with the default models; errors as for ``Engine.open``."""
-        return cls(
-            Engine.open(path, backend=backend, threads=threads, target_ms=target_ms), running=running, waiting=waiting
-        )
+        engine = Engine.open(path, backend=backend, threads=threads, target_ms=target_ms, cache_bytes=cache_bytes)
+        return cls(engine, running=running, waiting=waiting)
 
     async def __aenter__(self) -> AsyncEngine:
         return self

@@ -83,6 +83,11 @@ class Scores:
         reached = np.ones(len(self.logits), np.bool_) if self.reached is None else self.reached
         return reached if self.exits is None else reached & (self.exits == 0)
 
+    @property
+    def whole(self) -> NDArray[np.bool_]:
+        """Which logits are the model's own of all that it reads of a pair: bool, shape [n]."""
+        return self.final if self.windowed is None else self.final & ~self.windowed
+
 
 class LayeredPairs(Protocol):
     """Pairs of one query on their way through the layers, which any of them may leave; see ``native.PartialRun``."""
@@ -219,6 +224,16 @@ def check_ids(ids: NDArray[Any], artifact: Artifact) -> None:
             f"{artifact.name}: token id {outside[0]}; expected 0 to {artifact.vocabulary - 1}. "
             "The token cache is damaged or of another model."
         )
+
+
+def kernel(backend: Backend) -> str:
+    """Name of the native backend's kernel; empty for another backend."""
+    return str(getattr(backend, "kernel", ""))
+
+
+def identity(artifact: Artifact, backend: Backend) -> str:
+    """What outputs depend on beside the input: the model's digest, and what runs it, as no two round alike."""
+    return f"{artifact.digest} {backend.name} {kernel(backend)}"
 
 
 Factory = Callable[[Artifact, int | None], Backend]

@@ -36,7 +36,7 @@ _QUERY = 8
 _FIRST_ID, _LAST_ID = 1000, 20000
 # How much the newest run counts, and how many mean deviations above the mean pace a plan allows for.
 _SMOOTHING = 0.1
-_CAUTION = 1.5
+_CAUTION = 2.0
 _LEAST_DEVIATION, _MOST_PACE = 0.02, 20.0
 
 Milliseconds = NDArray[np.float64]

@@ -27,6 +27,7 @@ class BiEncoder:
         tokenizer: its tokenizer.
         backend: name of what runs it.
         backend_reason: why that was chosen.
+        identity: what a text's vector depends on beside the text.
     """
 
     def __init__(self, artifact: Artifact, tokenizer: Tokenizer, selected: Selected) -> None:
@@ -34,6 +35,7 @@ class BiEncoder:
         self.tokenizer = tokenizer
         self.backend = selected.backend.name
         self.backend_reason = selected.reason
+        self.identity = backends.identity(artifact, selected.backend)
         self._backend: Backend = selected.backend
 
     @classmethod

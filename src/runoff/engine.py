@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import identity, manifest, models, prompt, refreshing, searching, sources
+from .caching import DEFAULT_BYTES, Caches
 from .candidates import Mode
 from .chunking import ChunkSettings
 from .conditions import Condition
@@ -20,6 +21,7 @@ from .deadlines import check_deadline
 from .documents import Document
 from .errors import DocumentError, SourceError, StoreMissingError
 from .ingest import Ingestor
+from .lru import CacheStats
 from .prompt import Prompt, PromptPassage
 from .ranking import DEFAULT_BLEND
 from .reranker import EXACT, check_count, check_query
@@ -50,6 +52,8 @@ class Engine:
         folder: the store folder, which need not exist yet.
         stages: the encoders and the token counter.
         chunking: how bodies are cut; None takes what the store was made with, else the defaults.
+        caches: what need not be computed twice, which engines of one process may share; None makes them as large as
+            ``open`` does. See docs/caches.md.
         target_ms: the deadline of queries that come without one, in milliseconds; None for no deadline.
 
     Raises:
@@ -61,6 +65,7 @@ class Engine:
         folder: Path,
         stages: Stages,
         chunking: ChunkSettings | None = None,
+        caches: Caches | None = None,
         *,
         target_ms: float | None = None,
     ) -> None:
@@ -68,6 +73,7 @@ class Engine:
         self.target_ms = target_ms
         self.folder = folder
         self.stages = stages
+        self.caches = caches or Caches()
         self._chunking = chunking
         self._store: Store | None = None
 
@@ -82,17 +88,20 @@ class Engine:
         threads: int | None = None,
         chunking: ChunkSettings | None = None,
         target_ms: float | None = None,
+        cache_bytes: int = DEFAULT_BYTES,
     ) -> Engine:
         """An engine over the store at ``path`` with models by name or folder.
 
-        An existing store is checked at once; the encoders load when they are first used.
+        An existing store is checked at once; the encoders load when they are first used. ``cache_bytes`` bounds what is
+        kept of answers and scores, so that a repeated query need not be computed again; 0 keeps nothing.
 
         Raises:
+            QueryError: ``cache_bytes`` is not a whole number of at least 0.
             StoreError: the store at ``path`` is damaged, or was made with other models or settings.
             ModelError: a model is not installed or damaged.
         """
         stages = ModelStages(models.find(bi_encoder), models.find(cross_encoder), backend, threads)
-        engine = cls(Path(path), stages, chunking, target_ms=target_ms)
+        engine = cls(Path(path), stages, chunking, Caches(cache_bytes), target_ms=target_ms)
         if engine.folder.is_file() or (engine.folder / manifest.NAME).exists():
             engine._open_store()
         return engine
@@ -248,7 +257,13 @@ class Engine:
         check_query(query)
         target = self.target_ms if deadline_ms is None else deadline_ms
         settings = SearchSettings(top_n, candidates, rerank, mode, condition_of(where), blend, effort, target)
-        return searching.search(self.stages, self.store.current(), query, settings, began)
+        generation = self.store.current()
+        key = self.caches.result_key(self.stages, generation, query, settings)
+        result = self.caches.result(key, settings, began)
+        if result is None:
+            result = searching.search(self.stages, generation, query, settings, self.caches, began)
+            self.caches.keep_result(key, result)
+        return result
 
     def prompt(
         self,
@@ -275,6 +290,10 @@ class Engine:
         result = self.search(question, candidates, candidates, arrived=arrived, **options)
         passages = [PromptPassage(title=hit.title, url=hit.url, text=hit.text) for hit in result.hits]
         return prompt.build(question, passages, max_tokens=max_tokens, counter=self.stages.counter), result
+
+    def cache_stats(self) -> dict[str, CacheStats]:
+        """Hits, misses, entries and bytes of the caches ``embeddings``, ``pairs`` and ``results``."""
+        return self.caches.stats()
 
     def _open_store(self) -> Store:
         self._store = Store.open(self.folder, identity=self._identity())

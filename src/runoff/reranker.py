@@ -79,6 +79,7 @@ class CrossEncoder:
         backend: name of what runs it.
         backend_reason: why that was chosen.
         exits: heads for early exit, or None where the model has none.
+        identity: what an exact logit depends on beside the pair.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class CrossEncoder:
         self.backend = selected.backend.name
         self.backend_reason = selected.reason
         self.exits = heads
+        self.identity = backends.identity(artifact, selected.backend)
         self._backend: Backend = selected.backend
         self._threads = threads
         self._guard = threading.Lock()
@@ -122,7 +124,7 @@ class CrossEncoder:
     @property
     def kernel(self) -> str:
         """Name of the native backend's kernel; empty on another backend."""
-        return str(getattr(self._backend, "kernel", ""))
+        return backends.kernel(self._backend)
 
     def start(self, query_ids: NDArray[np.int32], passages: Passages) -> StartedPairs:
         """Pairs before their first layer, to be taken on a few layers at a time.

@@ -105,10 +105,14 @@ class SearchResult:
         generation: the store's generation that answered.
         effort: ``"exact"`` or ``"fast"``, as asked for.
         scored: how many candidates have a logit that is the model's own, of the passage or of a window of it.
+        complete: whether all of them have, of all that the model reads of a passage; False too where ``fast`` let some
+            leave early.
         deadline_ms: the deadline in milliseconds from the arrival of the query, or None.
         deadline_met: whether the result was there in time; None without a deadline.
         planned_ms: when it was to be there by the plan; None where nothing was planned.
         spent_ms: when it was there, in milliseconds from the arrival.
+        cached: whether the engine had this answer already; then no stage ran, and ``timings_ms.total`` is what the look
+            took.
     """
 
     query: str
@@ -122,10 +126,12 @@ class SearchResult:
     generation: int
     effort: str = "exact"
     scored: int = 0
+    complete: bool = True
     deadline_ms: float | None = None
     deadline_met: bool | None = None
     planned_ms: float | None = None
     spent_ms: float = 0.0
+    cached: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionaries and lists, as ``--json`` prints them."""

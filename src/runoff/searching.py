@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,12 +14,12 @@ from .deadlines import Deadline, Report, check_deadline
 from .ranking import DEFAULT_BLEND, check_blend, hits
 from .reranker import EXACT, check_count, check_effort
 from .results import SearchResult, Timings
-from .stages import ClockedScorer
 from .where import parse
 
 if TYPE_CHECKING:
     from typing_extensions import TypedDict
 
+    from .caching import Caches
     from .stages import Stages
     from .store import Generation
 
@@ -74,7 +74,7 @@ def condition_of(where: str | Condition | None) -> Condition | None:
 
 
 def search(
-    stages: Stages, generation: Generation, query: str, settings: SearchSettings, arrived: float
+    stages: Stages, generation: Generation, query: str, settings: SearchSettings, caches: Caches, arrived: float
 ) -> SearchResult:
     """The chunks of a generation that answer a query best.
 
@@ -83,16 +83,17 @@ def search(
         generation: what is searched.
         query: text that is not blank.
         settings: what is wanted.
+        caches: what is known of queries and pairs already.
         arrived: when the query came, by ``time.perf_counter``; a deadline counts from there.
     """
     # Looked up before the stages are timed: the first query loads the models, which is no part of them.
-    tokenizer, encoder = stages.tokenizer, stages.encoder
+    tokenizer, _ = stages.tokenizer, stages.encoder
     scorer = stages.scorer if settings.rerank else None
     deadline = None if settings.deadline_ms is None else Deadline(settings.deadline_ms, arrived)
     laps = _Laps()
     query_ids = tokenizer.encode(query)
     laps.end("tokenize")
-    vector = encoder.encode([query])[0]
+    vector = caches.embedding(stages, query)
     laps.end("embed")
     chosen = generation.chosen(settings.where) if settings.where is not None else None
     allowed = None if chosen is None else generation.snapshot.passages_of(chosen)
@@ -101,13 +102,16 @@ def search(
     laps.end("retrieve")
     scores, planned = None, None
     if scorer:
-        cached, offsets = generation.snapshot.token_cache(found.rows), np.float32(settings.blend) * found.similarities
-        wanted: dict[str, Any] = {"effort": settings.effort, "top_n": settings.top_n, "offsets": offsets}
-        if deadline is not None and isinstance(scorer, ClockedScorer):
-            timed = scorer.score_within(query_ids, cached, deadline, **wanted)
-            scores, planned = timed.scores, timed.planned_ms
-        else:
-            scores = scorer.score(query_ids, cached, **wanted)
+        tokens, offsets = generation.snapshot.token_cache(found.rows), np.float32(settings.blend) * found.similarities
+        scores, planned = caches.scores(
+            stages,
+            query_ids,
+            tokens,
+            effort=settings.effort,
+            top_n=settings.top_n,
+            offsets=offsets,
+            deadline=deadline,
+        )
     laps.end("rerank")
     shown = hits(generation.snapshot, found, scores, settings.top_n, blend=settings.blend, chosen=chosen)
     return SearchResult(
@@ -122,6 +126,7 @@ def search(
         effort=settings.effort,
         generation=generation.number,
         scored=0 if scores is None else int(scores.final.sum()),
+        complete=scores is None or bool(scores.whole.all()),
         **asdict(Report.now(settings.deadline_ms, arrived, planned)),
     )
 

@@ -142,6 +142,14 @@ class ModelStages:
         """Name of the backend that runs the bi-encoder."""
         return self.encoder.backend
 
+    def vector_identity(self) -> str:
+        """What the bi-encoder's vectors depend on beside the text."""
+        return self.encoder.identity
+
+    def logit_identity(self) -> str:
+        """What the cross-encoder's exact logits depend on beside query and passage."""
+        return self.scorer.identity
+
     @property
     def identity(self) -> dict[str, Any]:
         """Names and digests of what vectors and token ids depend on."""

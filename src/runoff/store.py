@@ -7,7 +7,8 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ class Generation:
         columns: metadata of documents, for filters.
         state: what is remembered of sources.
         parts: what was read of each part of an index, which later generations that have the part use again.
+        serial: a number that no other generation has that this process read, of whatever store.
     """
 
     snapshot: Snapshot
@@ -47,6 +49,7 @@ class Generation:
     columns: Columns
     state: State
     parts: Mapping[_Key, Any]
+    serial: int = field(init=False, default_factory=count().__next__)
 
     @property
     def number(self) -> int:

@@ -23,7 +23,7 @@ from .deadlines import Deadline
 from .exits import ExitHeads
 
 # What turning scores into a result takes, at most.
-RESERVE_MS = 2.0
+RESERVE_MS = 3.0
 # Steps shorter than this say nothing about the pace.
 SHORTEST_MS = 1.0
 # What pairs that can leave early take of the work of finishing them all, about.
