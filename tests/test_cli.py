@@ -288,6 +288,7 @@ def test_json_of_a_search_is_as_documented(run: Run, store: Path) -> None:
         "deadline_met",
         "planned_ms",
         "spent_ms",
+        "cached",
     }
     assert (found["query"], found["backend"], found["reranked"]) == (QUESTION, chosen_backend(), True)
     assert [hit["rank"] for hit in found["hits"]] == [1, 2, 3]

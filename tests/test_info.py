@@ -11,6 +11,7 @@ import pytest
 
 from runoff import cpu, info, models
 from runoff.artifact import Artifact
+from runoff.caching import DEFAULT_BYTES
 from runoff.documents import Document
 from runoff.engine import Engine
 from runoff.errors import QueryError
@@ -29,7 +30,7 @@ def no_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_facts_of_this_machine(tmp_path: Path, stages: ModelStages) -> None:
     Engine(tmp_path / "store", stages).add([Document("0" * 16, "Rivers", "Rivers run.\n\nThey end in the sea.")])
     found = info.collect(tmp_path / "store", threads_setting=1)
-    assert list(found) == ["version", "cpu", "threads", "models_folder", "models", "store"]
+    assert list(found) == ["version", "cpu", "threads", "models_folder", "models", "caches", "store"]
     assert found["cpu"] == {"model": cpu.model_name(), "features": list(cpu.features())}
     assert found["threads"] == 1
     assert found["models_folder"] == str(models.root())
@@ -39,6 +40,7 @@ def test_facts_of_this_machine(tmp_path: Path, stages: ModelStages) -> None:
         assert model["sha256"] == artifact.digest
         assert model["backend"] == stages.encoder.backend
         assert "passes the golden self-test" in model["reason"]
+    assert sum(found["caches"].values()) == DEFAULT_BYTES
     store = found["store"]
     assert (store["generation"], store["documents"], store["chunks"]) == (2, 1, 2)
     assert store["tokens"] == sum(len(ids) for ids in stages.tokenizer.encode_batch(_chunk_texts(tmp_path, stages)))

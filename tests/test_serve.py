@@ -524,8 +524,32 @@ def test_metrics_tell_of_requests_and_stages(client: httpx.Client) -> None:
         "runoff_queue_depth 0.0",
         "runoff_store_generation",
         'runoff_truncations_total{what="passage"}',
+        'runoff_cache_bytes{cache="embeddings"}',
+        'runoff_cache_entries{cache="pairs"}',
     ):
         assert name in text
+
+
+def test_a_repeated_query_comes_from_the_cache_and_counts_there_alone(server: Running, client: httpx.Client) -> None:
+    def counted(name: str, **labels: str) -> float:
+        return server.service.metrics.registry.get_sample_value(name, labels) or 0.0
+
+    def counts() -> list[float]:
+        return [counted(f"runoff_cache_{what}_total", cache="results") for what in ("hits", "misses")]
+
+    query = {"query": "Which bread is baked in the office?"}
+    (hits, misses), scored = counts(), counted("runoff_candidates_scored_total")
+    first, again = (client.post("/search", json=query).raise_for_status().json() for _ in range(2))
+    assert (first.pop("cached"), again.pop("cached")) == (False, True)
+    assert 0 < again["timings_ms"]["total"] == sum(again.pop("timings_ms").values())
+    first.pop("timings_ms")
+    assert first == again
+    assert counts() == [hits + 1, misses + 1]
+    assert counted("runoff_candidates_scored_total") == scored + 20
+    assert client.post("/search", json={**query, "backend": "auto"}).json()["cached"]
+    facts = client.get("/info").raise_for_status().json()["caches"]
+    assert facts["results"]["hits"] == hits + 2
+    assert sum(one["bound"] for one in facts.values()) == server.service.engine.caches.bound
 
 
 def test_one_line_a_request_without_texts(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:

@@ -85,6 +85,11 @@ def test_sigterm_finishes_what_runs_and_leaves_nothing(engine: Engine, articles:
     assert log[-1]["message"] == "stopped"
 
 
+def test_the_caches_can_be_turned_off(tmp_path: Path) -> None:
+    with command("--store", str(tmp_path / "store"), "--cache-mb", "0") as (_, url, _log):
+        assert [cache["bound"] for cache in httpx.get(f"{url}/info").json()["caches"].values()] == [0, 0, 0]
+
+
 def test_sigterm_does_not_wait_for_what_takes_too_long(tmp_path: Path) -> None:
     with command(str(tmp_path / "store"), call=("-c", HASTY)) as (process, url, _):
         answers: list[httpx.Response] = []

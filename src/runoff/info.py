@@ -8,6 +8,7 @@ from typing import Any
 from . import cpu, fetch, models, threads
 from ._version import __version__
 from .artifact import Artifact
+from .caching import Caches
 from .encoder import BiEncoder
 from .errors import ModelError, StoreError
 from .reranker import CrossEncoder
@@ -22,6 +23,7 @@ def collect(store: Path, *, backend: str = "auto", threads_setting: int | None =
         "threads": threads.budget(threads_setting),
         "models_folder": str(models.root()),
         "models": [_model(name, backend, threads_setting) for name in models.names() if name != models.VOCABULARY],
+        "caches": {name: stats.bound for name, stats in Caches().stats().items()},
         "store": _store(store),
     }
 

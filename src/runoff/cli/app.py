@@ -331,6 +331,9 @@ def serve(
     waiting: Annotated[int | None, typer.Option("--waiting", help="Calls that may wait [8 a core].")] = None,
     timeout_ms: Annotated[int, typer.Option("--timeout-ms", min=1, help="Time of a request that sets none.")] = 30_000,
     body_bytes: Annotated[int, typer.Option("--body-bytes", min=1, help="Most bytes of a body.")] = 4_000_000,
+    cache_mb: Annotated[
+        int, typer.Option("--cache-mb", min=0, help="Most MB of answers and scores to keep; 0 keeps none.")
+    ] = 64,
     log_texts: Annotated[bool, typer.Option("--log-texts", help="Show queries in the log.")] = False,
     backend: BackendOption = Backend.auto,
     target_ms: Annotated[
@@ -362,6 +365,7 @@ def serve(
             allow_anonymous=allow_anonymous,
             allowed_hosts=tuple(allow_host or ()),
             allow_urls=allow_urls,
+            cache_bytes=cache_mb * 1_000_000,
             log_texts=log_texts,
         )
     )

@@ -39,7 +39,11 @@ def create(settings: Settings, runtime: Path) -> App:
         ModelError: a model is not installed or damaged.
     """
     engine = Engine.open(
-        settings.store, backend=settings.backend, threads=settings.threads, target_ms=settings.target_ms
+        settings.store,
+        backend=settings.backend,
+        threads=settings.threads,
+        target_ms=settings.target_ms,
+        cache_bytes=settings.cache_bytes,
     )
     return build(Service(settings, engine, runtime))
 

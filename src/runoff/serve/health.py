@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -88,6 +88,7 @@ def _facts(service: Service) -> dict[str, Any]:
         "backends": [AUTO, *BACKENDS],
         "models": models,
         "store": _store_facts(service),
+        "caches": {name: asdict(stats) for name, stats in service.engine.cache_stats().items()},
         "limits": {
             "body_bytes": settings.body_bytes,
             "running": service.admission.most_running,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 if TYPE_CHECKING:
     from ..admission import Admission
+    from ..lru import CacheStats
     from ..store import Generation
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -34,14 +36,14 @@ class Metrics:
         )
         self.stages = Histogram(
             "runoff_stage_seconds",
-            "Time of each stage; wait is the time in the queue",
+            "Time of each stage; wait is the time in the queue, cache that of an answer kept from before",
             ["stage"],
             buckets=_SECONDS,
             registry=registry,
         )
         self.refusals = Counter("runoff_refusals", "Requests refused before any work", ["reason"], registry=registry)
         self.abandoned = Counter("runoff_abandoned", "Requests whose client went away", registry=registry)
-        self.scored = Counter("runoff_candidates_scored", "Passages read by the cross-encoder", registry=registry)
+        self.scored = Counter("runoff_candidates_scored", "Candidates that got a logit, new or kept", registry=registry)
         self.embedded = Counter("runoff_texts_embedded", "Texts that got a vector on request", registry=registry)
         self.truncations = Counter(
             "runoff_truncations", "Texts longer than the model reads", ["what"], registry=registry
@@ -55,6 +57,20 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
+        self.cache_hits = Counter("runoff_cache_hits", "Values found in a cache", ["cache"], registry=registry)
+        self.cache_misses = Counter("runoff_cache_misses", "Values not found in it", ["cache"], registry=registry)
+        self.cache_bytes = Gauge(
+            "runoff_cache_bytes",
+            "Memory that a cache's values take",
+            ["cache"],
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.cache_entries = Gauge(
+            "runoff_cache_entries", "Values in a cache", ["cache"], registry=registry, multiprocess_mode="livesum"
+        )
+        self._told: dict[str, tuple[int, int]] = {}
+        self._guard = threading.Lock()
         self.running = Gauge("runoff_running", "Calls that compute", registry=registry, multiprocess_mode="livesum")
         self.queue = Gauge("runoff_queue_depth", "Calls that wait", registry=registry, multiprocess_mode="livesum")
         self.generation = Gauge(
@@ -87,6 +103,17 @@ class Metrics:
         self.generation.set(generation.number)
         self.documents.set(generation.snapshot.document_count)
         self.chunks.set(generation.snapshot.chunk_count)
+
+    def caches(self, stats: Mapping[str, CacheStats]) -> None:
+        """Record what the caches hold now, and what they were asked for since the last time."""
+        with self._guard:
+            for name, now in stats.items():
+                hits, misses = self._told.get(name, (0, 0))
+                self.cache_hits.labels(name).inc(max(0, now.hits - hits))
+                self.cache_misses.labels(name).inc(max(0, now.misses - misses))
+                self.cache_bytes.labels(name).set(now.bytes)
+                self.cache_entries.labels(name).set(now.entries)
+                self._told[name] = (max(hits, now.hits), max(misses, now.misses))
 
     def exposition(self) -> bytes:
         """All of it as Prometheus reads it."""

@@ -179,14 +179,16 @@ async def delete(document_id: DocumentId, request: Request) -> Response:
 def _note(service: Service, record: Record, result: SearchResult, query: str, candidates: int) -> None:
     """Put a search into the log line and the metrics."""
     times = asdict(result.timings_ms)
-    times.pop("total")
-    record.stages_ms |= times
+    total = times.pop("total")
+    record.stages_ms |= {"cache": total} if result.cached else times
     record.facts |= {"hits": len(result.hits), "backend": result.backend, "generation": result.generation}
+    record.facts["cached"] = result.cached
     if service.settings.log_texts:
         record.facts["query"] = query
     metrics = service.metrics
     metrics.deadline(result.deadline_met)
-    if result.reranked:
+    metrics.caches(service.engine.cache_stats())
+    if result.reranked and not result.cached:
         metrics.scored.inc(candidates)
         metrics.token_cache.labels("hit").inc(candidates)
     if result.query_truncated:

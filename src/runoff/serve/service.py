@@ -71,6 +71,7 @@ class Service:
         try:
             stages = self.models
             _ = (stages.encoder, stages.tokenizer, stages.scorer.clocked, stages.counter)
+            self.metrics.caches(self.engine.cache_stats())
             self.metrics.store(self.engine.store.current())
         except StoreMissingError:
             pass  # it comes with the first ingest
@@ -90,7 +91,8 @@ class Service:
         if trial is None:
             return engine
         return self._kept(
-            (backend, trial), lambda: Engine(self.trials.store(trial), engine.stages, target_ms=engine.target_ms)
+            (backend, trial),
+            lambda: Engine(self.trials.store(trial), engine.stages, caches=engine.caches, target_ms=engine.target_ms),
         )
 
     async def compute(
@@ -152,11 +154,9 @@ class Service:
     def _on(self, backend: str) -> Engine:
         with self._guard:
             if backend not in self._engines:
-                self._engines[backend] = Engine.open(
-                    self.engine.folder,
-                    backend=backend,
-                    threads=self.settings.threads,
-                    target_ms=self.settings.target_ms,
+                stages = ModelStages(*self.models.artifacts, backend, self.settings.threads)
+                self._engines[backend] = Engine(
+                    self.engine.folder, stages, caches=self.engine.caches, target_ms=self.settings.target_ms
                 )
             return self._engines[backend]
 

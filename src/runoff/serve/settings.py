@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..caching import DEFAULT_BYTES
 from ..deadlines import check_deadline
 from ..errors import QueryError
 
@@ -34,6 +35,7 @@ class Settings:
         allow_anonymous: whether to listen on other than loopback addresses without a key.
         allowed_hosts: names beside the loopback ones under which clients reach a service that listens on loopback.
         allow_urls: whether clients may have feeds on public addresses read.
+        cache_bytes: most memory for answers and scores that one process keeps; 0 keeps nothing.
         log_texts: whether queries are in the log.
         drain_seconds: how long running requests may take to end after SIGTERM.
     """
@@ -55,6 +57,7 @@ class Settings:
     allow_anonymous: bool = False
     allowed_hosts: tuple[str, ...] = ()
     allow_urls: bool = False
+    cache_bytes: int = DEFAULT_BYTES
     log_texts: bool = False
     drain_seconds: float = 8.0
 

@@ -73,7 +73,7 @@ function render({ prompt, search: found, prompt_ms: promptMs }, total) {
   $("result").hidden = hits.length === 0;
   const moved = hits.filter((hit) => hit.rank !== hit.first_stage.rank).length;
   $("status").textContent = hits.length
-    ? `${count(hits.length, "candidate")}, ${moved} of them moved by the runoff, in ${total.toFixed(0)} ms`
+    ? `${count(hits.length, "candidate")}, ${moved} of them moved by the runoff, in ${total.toFixed(0)} ms${found.cached ? ", as kept from an earlier search" : ""}`
     : "Nothing matches: there are no documents to search.";
   if (!hits.length) return;
   const used = new Set(prompt.used.map((place) => hits[place].chunk_id));
