@@ -42,7 +42,10 @@ def main() -> None:
     data = collections.load(chosen.collection)
     questions = [data.queries[key] for key in data.sample(chosen.queries, harness.SEED)]
     documents = [each for _, each in collection.as_documents(evaluation.load(chosen.collection))][: chosen.documents]
-    with tempfile.TemporaryDirectory() as folder, Engine.open(Path(folder) / "store", threads=chosen.threads) as engine:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Engine.open(Path(folder) / "store", threads=chosen.threads, cache_bytes=0) as engine,
+    ):
         engine.stages.encoder.encode(["the model loads before the clock starts"])
         started = time.perf_counter()
         chunks = engine.add(documents).chunks

@@ -25,7 +25,7 @@ def mark(name):
     marks[name] = time.perf_counter()
 from runoff.engine import Engine
 mark("import")
-engine = Engine.open(sys.argv[1], backend=sys.argv[3])
+engine = Engine.open(sys.argv[1], backend=sys.argv[3], cache_bytes=0)
 mark("open store")
 engine.stages.tokenizer, engine.stages.encoder, engine.stages.scorer
 mark("load models")

@@ -91,7 +91,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         served.ingest(store, tour.feed_path())
-        with served.service(store) as running:
+        with served.service(store, "--cache-mb", "0") as running:
             results = {"idle": idle(store, running, arguments.rounds)}
             results |= uvloop.run(under_load(running, arguments, results["idle"]["http"]["median_ms"]))
     settings = {name: getattr(arguments, name) for name in ("clients", "seconds", "pause", "rounds")}
@@ -101,7 +101,7 @@ def main() -> None:
 def idle(store: Path, running: served.Running, rounds: int) -> dict[str, Any]:
     """Milliseconds of the demo's questions, one by one, by three ways."""
     questions = [question.text for question in tour.questions()]
-    engine = Engine.open(store)
+    engine = Engine.open(store, cache_bytes=0)
     loop = uvloop.new_event_loop()
     aside = AsyncEngine(engine)
 

@@ -35,14 +35,14 @@ QUERIES = [
 
 def answered(folder: Path, count: int, seed: int) -> dict[str, int]:
     """With the real models: search in each mode with and without the runoff, in ``count`` other processes."""
-    with Engine.open(folder / "store") as engine:
+    with Engine.open(folder / "store", cache_bytes=0) as engine:
         engine.add(
             Document(f"{number:016x}", f"The {subject} desk in {place}", _text(number, subject, place))
             for number, (subject, place) in enumerate((s, p) for s in SUBJECTS for p in PLACES)
         )
         expected = ask(engine)
     for number in range(count):
-        assert _elsewhere("same.ask(Engine.open(folder))", folder / "store", SETTINGS[number % 5]) == expected
+        assert _elsewhere("same.ask(Engine.open(folder, cache_bytes=0))", folder / "store", SETTINGS[number % 5]) == expected
     return {"processes": count, "answers": len(expected)}
 
 
