@@ -65,6 +65,10 @@ bench: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/filters.py --json benchmarks/results/filters.json
 	$(BIN)/python benchmarks/end_to_end.py --collection $(DATA)/nq_passages --models $(MODELS) --bi-encoder $(BI_ENCODER) --venvs $(PEERS) --json benchmarks/results/end_to_end.json
 	$(BIN)/python benchmarks/serve.py --json benchmarks/results/serve.json
+	for part in time stream; do \
+	  $(BIN)/python benchmarks/caches.py --collections $(addprefix $(DATA)/,fiqa_test nq_passages scifact) --part $$part \
+	    --store .evaluation/caches-store --json benchmarks/results/caches.json || exit 1; \
+	done
 
 bench-quick: $(VENV)/.installed
 	$(BIN)/python benchmarks/quick.py
@@ -109,6 +113,7 @@ docs: $(VENV)/.installed
 	$(BIN)/python benchmarks/fusion_page.py
 	$(BIN)/python benchmarks/lexical_page.py
 	$(BIN)/python benchmarks/serve_report.py
+	$(BIN)/python benchmarks/caches_page.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info src/runoff/*.so src/_native/pairs.c src/_native/bm25.c src/_native/scan.c

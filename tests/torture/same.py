@@ -42,7 +42,10 @@ def answered(folder: Path, count: int, seed: int) -> dict[str, int]:
         )
         expected = ask(engine)
     for number in range(count):
-        assert _elsewhere("same.ask(Engine.open(folder, cache_bytes=0))", folder / "store", SETTINGS[number % 5]) == expected
+        assert (
+            _elsewhere("same.ask(Engine.open(folder, cache_bytes=0))", folder / "store", SETTINGS[number % 5])
+            == expected
+        )
     return {"processes": count, "answers": len(expected)}
 
 
