@@ -94,7 +94,7 @@ def plain(watched: Engine, stages: ModelStages) -> Engine:
 
 def bare(result: SearchResult) -> SearchResult:
     """A result without what a cache may change in it."""
-    return replace(result, timings_ms=NO_TIME, cached=False)
+    return replace(result, timings_ms=NO_TIME, cached=False, spent_ms=0.0)
 
 
 def agree(engine: Engine, plain: Engine, asked: Sequence[dict[str, Any]]) -> None:

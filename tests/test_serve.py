@@ -543,6 +543,7 @@ def test_a_repeated_query_comes_from_the_cache_and_counts_there_alone(server: Ru
     assert (first.pop("cached"), again.pop("cached")) == (False, True)
     assert 0 < again["timings_ms"]["total"] == sum(again.pop("timings_ms").values())
     first.pop("timings_ms")
+    assert first.pop("spent_ms") > again.pop("spent_ms")
     assert first == again
     assert counts() == [hits + 1, misses + 1]
     assert counted("runoff_candidates_scored_total") == scored + 20
