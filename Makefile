@@ -6,7 +6,7 @@ ROUNDS ?= 4
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(wildcard src/_native/*)
 
-.PHONY: demo test test-kernels sanitize lint wheel bench docs clean bench-quick peers torture bench-native bench-quantisation evaluation
+.PHONY: demo test test-kernels sanitize lint wheel bench docs clean bench-quick peers torture bench-deadlines bench-native bench-quantisation evaluation
 
 demo: $(VENV)/.installed
 	$(BIN)/runoff demo
@@ -107,6 +107,12 @@ bench-quantisation: $(VENV)/.installed
 	$(BIN)/python benchmarks/quantisation.py --collections $(DATA) --fp32 $(FP32) --cache build/fp32 \
 		--json $(RESULTS)/quantisation.json
 
+# Deadlines; WORK keeps the store and what was measured so far, so that a run goes on where it was.
+WORK ?= .deadlines
+bench-deadlines: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/windows.py --collections $(DATA) --json $(RESULTS)/windows.json
+	$(BIN)/python benchmarks/deadlines.py --collections $(DATA) --work $(WORK) --json $(RESULTS)/deadlines.json
+
 docs: $(VENV)/.installed
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/evaluation_page.py
@@ -114,6 +120,7 @@ docs: $(VENV)/.installed
 	$(BIN)/python benchmarks/lexical_page.py
 	$(BIN)/python benchmarks/serve_report.py
 	$(BIN)/python benchmarks/caches_page.py
+	$(BIN)/python benchmarks/deadlines_page.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info src/runoff/*.so src/_native/pairs.c src/_native/bm25.c src/_native/scan.c

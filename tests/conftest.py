@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from runoff import models
+from runoff import costs, models
 from runoff.encoder import BiEncoder
 from runoff.engine import Engine
 from runoff.reranker import CrossEncoder
@@ -50,6 +51,15 @@ ARTICLES = [
 def chosen_backend() -> str:
     """Name of the backend that `auto` takes on this machine."""
     return BiEncoder.load().backend
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the costs of pairs are kept while tests run, instead of the user's cache."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(costs.FOLDER_VARIABLE, str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -387,6 +387,14 @@ def test_a_store_without_documents_is_said_to_be_empty(run: Run, store: Path) ->
 # Prompt
 
 
+def test_a_deadline_is_kept_or_said_to_be_missed(run: Run, store: Path) -> None:
+    late = run("search", QUESTION, "--store", store, "--deadline-ms", "0.001", "--json").json
+    assert (late["deadline_met"], late["scored"]) == (False, 0)
+    assert {hit["logit"] for hit in late["hits"]} == {None}
+    assert "deadline 60000 ms met" in run("search", QUESTION, "--store", store, "--deadline-ms", "60000").out
+    run("search", QUESTION, "--store", store, "--deadline-ms", "-1").is_one_line_failure("deadline_ms", "-1")
+
+
 def test_prompt_on_stdout_and_its_count_on_stderr(run: Run, store: Path, stages: ModelStages) -> None:
     args = ("prompt", QUESTION, "--max-tokens", "300", "--store", store)
     outcome, found = run(*args), run(*args, "--json").json

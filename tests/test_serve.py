@@ -610,3 +610,44 @@ def test_info_tells_machine_models_and_bounds_but_no_path(server: Running, clien
     assert facts["store"]["documents"] >= len(ARTICLES)
     assert facts["limits"]["waiting"] == 2
     assert str(server.service.settings.store.parent) not in json.dumps(facts)
+
+
+def test_a_search_keeps_its_deadline_or_says_that_it_did_not(server: Running, client: httpx.Client) -> None:
+    def counted(outcome: str) -> float:
+        value = server.service.metrics.registry.get_sample_value("runoff_deadlines_total", {"outcome": outcome})
+        return value or 0.0
+
+    met, missed = counted("met"), counted("missed")
+    query = {"query": "Who may sign a webhook?"}
+    late = client.post("/search", json={**query, "deadline_ms": 0.001}).raise_for_status().json()
+    first = client.post("/search", json={**query, "rerank": False}).raise_for_status().json()
+    assert (late["deadline_met"], late["scored"], late["complete"]) == (False, 0, False)
+    assert [hit["chunk_id"] for hit in late["hits"]] == [hit["chunk_id"] for hit in first["hits"]]
+    kept = client.post("/search", json={**query, "deadline_ms": 20_000}).raise_for_status().json()
+    plain = client.post("/search", json=query).raise_for_status().json()
+    assert kept["deadline_met"] is True
+    assert not kept["cached"]
+    assert kept["hits"] == plain["hits"]
+    assert (counted("met"), counted("missed")) == (met + 1, missed + 1)
+    built = client.post("/prompt", json={"question": query["query"], "deadline_ms": 0.001}).raise_for_status().json()
+    assert built["search"]["deadline_met"] is False
+    assert built["prompt"]["used"]
+    problem(client.post("/search", json={**query, "deadline_ms": 0}), 422, "deadline_ms")
+
+
+def test_a_rerank_keeps_its_deadline_or_says_that_it_did_not(client: httpx.Client) -> None:
+    texts = [text for _, text in ARTICLES]
+    body = {"query": QUESTION, "documents": texts}
+    plain = client.post("/v2/rerank", json=body).raise_for_status().json()
+    assert "deadline" not in plain["meta"]
+    kept = client.post("/v2/rerank", json={**body, "deadline_ms": 20_000}).raise_for_status().json()
+    assert kept["results"] == plain["results"]
+    assert kept["meta"]["deadline"]["deadline_met"] is True
+    assert kept["meta"]["deadline"]["scored"] == len(texts)
+    late = client.post("/v2/rerank", json={**body, "deadline_ms": 0.001}).raise_for_status().json()
+    assert [(row["index"], row["relevance_score"]) for row in late["results"]] == [(i, 0.0) for i in range(len(texts))]
+    assert late["meta"]["deadline"]["deadline_met"] is False
+    answer = client.post("/rerank", json={"query": QUESTION, "texts": texts, "deadline_ms": 0.001, "raw_scores": True})
+    assert [row["index"] for row in answer.json()] == list(range(len(texts)))
+    assert answer.headers["x-runoff-deadline-met"] == "False"
+    assert answer.headers["x-runoff-scored"] == "0"
