@@ -87,7 +87,9 @@ class Gatherer:
             for place, layer in enumerate(LAYERS)
         }
         numbers = np.repeat(np.arange(len(queries)), DEPTH)
-        return Known(data, queries, documents, similarities, Evidence(by_layer, logits.reshape(-1), numbers), tokens)
+        offsets = (DEFAULT_BLEND * similarities.reshape(-1)).astype(np.float32)
+        evidence = Evidence(by_layer, logits.reshape(-1), offsets, numbers)
+        return Known(data, queries, documents, similarities, evidence, tokens)
 
     def cached(self, data: collection.Collection, query: str, documents: Sequence[str]) -> tuple[np.ndarray, Passages]:
         """Token ids of a query and of its candidates."""
@@ -112,14 +114,15 @@ class Gatherer:
         """[CLS] states [queries, DEPTH, layers, hidden], logits and tokens [queries, DEPTH]."""
         path = self._cache / f"{name}.npz"
         if not path.exists():
-            pairs = [self.cached(data, query, row) for query, row in zip(queries, documents, strict=True)]
+            unranked = np.zeros(DEPTH, np.float32)
+            pairs = [(*self.cached(data, query, row), unranked) for query, row in zip(queries, documents, strict=True)]
             found = fitting.gather(self.model.start, pairs, LAYERS)
             shape = (len(queries), DEPTH)
             np.savez(
                 path,
                 states=np.stack([states.reshape(*shape, -1) for states in found.states.values()], axis=2),
                 logits=found.logits.reshape(shape),
-                tokens=np.stack([passages.lengths + len(ids) + 3 for ids, passages in pairs]),
+                tokens=np.stack([passages.lengths + len(ids) + 3 for ids, passages, _ in pairs]),
             )
         with np.load(path) as kept:
             return kept["states"], kept["logits"], np.minimum(kept["tokens"], self.model.artifact.max_length)
@@ -131,6 +134,7 @@ def joined(parts: Sequence[Evidence]) -> Evidence:
     return Evidence(
         {layer: np.concatenate([part.states[layer] for part in parts]) for layer in LAYERS},
         np.concatenate([part.logits for part in parts]),
+        np.concatenate([part.offsets for part in parts]),
         np.concatenate([part.queries + first for part, first in zip(parts, firsts, strict=False)]),
     )
 
@@ -141,6 +145,7 @@ def fitted(known: Mapping[str, Known], model: CrossEncoder, cached: Path) -> Exi
         "text": [f"{name}: whole documents" for name in known],
         "queries_from": [f"{name}: {len(each.queries)} of its queries" for name, each in known.items()],
         "candidates": DEPTH,
+        "blend": DEFAULT_BLEND,
         "backend": f"{model.backend} {model.kernel}",
     }
     return fitting.fit(joined([each.evidence for each in known.values()]), model.artifact.digest, SETTINGS, about)

@@ -58,7 +58,7 @@ def oracle(values: list[float], spread: float, layers: tuple[int, ...] = (6, 8))
     states[:, 0] = logits
     weights, knots = np.array([1, 0], np.float32), np.zeros(1, np.float32)
     row = tuple(ExitHead(layer, weights, 0.0, knots, np.array([spread], np.float32)) for layer in layers)
-    known = Evidence(dict.fromkeys(layers, states), logits, np.zeros(len(values), np.int64))
+    known = Evidence(dict.fromkeys(layers, states), logits, np.zeros_like(logits), np.zeros(len(values), np.int64))
     return Replay(known), ExitHeads(row, 1.0, "")
 
 

@@ -24,7 +24,7 @@ def evidence(noise: tuple[float, float] = (1.0, 0.2), seed: int = 4) -> Evidence
     logits = rng.normal(-4, 4, rows).astype(np.float32)
     for layer, sd in zip((1, 2), noise, strict=True):
         states[layer][:, 3] = 0.5 * (logits + rng.normal(0, sd, rows)) - 1
-    return Evidence(states, logits, np.repeat(np.arange(QUERIES), EACH))
+    return Evidence(states, logits, np.zeros_like(logits), np.repeat(np.arange(QUERIES), EACH))
 
 
 def test_heads_predict_and_know_how_well() -> None:
@@ -77,9 +77,11 @@ def test_gathering_keeps_states_and_logits_of_every_pair() -> None:
         return Replay(known.take(known.queries == next(starts)))
 
     cached = Passages.pack([np.zeros(1, np.int32)] * EACH)
+    offsets = np.arange(EACH, dtype=np.float32)
     seen: list[tuple[int, int]] = []
-    found = fitting.gather(start, [(np.zeros(1, np.int32), cached)] * 3, (1, 2), lambda *at: seen.append(at))
+    found = fitting.gather(start, [(np.zeros(1, np.int32), cached, offsets)] * 3, (1, 2), lambda *at: seen.append(at))
     np.testing.assert_array_equal(found.logits, known.logits[: 3 * EACH])
     np.testing.assert_array_equal(found.states[2], known.states[2][: 3 * EACH])
     np.testing.assert_array_equal(found.queries, known.queries[: 3 * EACH])
+    np.testing.assert_array_equal(found.offsets, np.tile(offsets, 3))
     assert seen == [(1, 3), (2, 3), (3, 3)]

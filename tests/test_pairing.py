@@ -64,7 +64,8 @@ def test_a_draw_is_seeded_and_keeps_the_order() -> None:
 def test_candidates_are_the_nearest_chunks(bi_encoder: BiEncoder, cross_encoder: CrossEncoder) -> None:
     tokenizer = cross_encoder.tokenizer
     found = pairing.pairs(["webhook signatures"], DOCUMENTS, bi_encoder, tokenizer, 2, ChunkSettings())
-    ((query, passages),) = found
+    ((query, passages, similarities),) = found
+    assert similarities[0] > similarities[1]
     np.testing.assert_array_equal(query, tokenizer.encode("webhook signatures"))
     first = passages.ids[passages.starts[0] : passages.starts[0] + passages.lengths[0]]
     np.testing.assert_array_equal(first, tokenizer.encode("Signing webhooks"))

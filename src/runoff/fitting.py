@@ -21,6 +21,7 @@ from .exits import PROTECTED, ExitHead, ExitHeads, Indices, run
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Start = Callable[[NDArray[np.int32], Passages], LayeredPairs]
+Pair = tuple[NDArray[np.int32], Passages, Floats]
 
 FIRST_EXIT = 6
 KNOTS = 8
@@ -57,17 +58,19 @@ class Evidence:
     Attributes:
         states: by layer, float32, shape [pairs, hidden]: [CLS] states.
         logits: float32, shape [pairs]: final logits.
+        offsets: float32, shape [pairs]: what ranking adds to them, a share of the first stage's similarity.
         queries: int64, shape [pairs]: number of each pair's query.
     """
 
     states: Mapping[int, Floats] = field(repr=False)
     logits: Floats = field(repr=False)
+    offsets: Floats = field(repr=False)
     queries: Indices = field(repr=False)
 
     def take(self, rows: NDArray[Any]) -> Evidence:
         """The pairs at some rows."""
         states = {layer: states[rows] for layer, states in self.states.items()}
-        return Evidence(states, self.logits[rows], self.queries[rows])
+        return Evidence(states, self.logits[rows], self.offsets[rows], self.queries[rows])
 
     def by_query(self) -> Iterator[Evidence]:
         """The pairs of each query."""
@@ -93,7 +96,7 @@ class Replay:
 
 def gather(
     start: Start,
-    pairs: Sequence[tuple[NDArray[np.int32], Passages]],
+    pairs: Sequence[Pair],
     layers: Sequence[int],
     progress: Callable[[int, int], None] | None = None,
 ) -> Evidence:
@@ -101,22 +104,22 @@ def gather(
 
     Args:
         start: a backend's ``start``.
-        pairs: for each query its token ids and its candidates.
+        pairs: for each query its token ids, its candidates and what ranking adds to their logits.
         layers: after which layers to note [CLS] states.
         progress: called with queries done and queries in all.
     """
     states: list[list[Floats]] = []
     logits: list[Floats] = []
-    for done, (query, passages) in enumerate(pairs, start=1):
+    for done, (query, passages, _) in enumerate(pairs, start=1):
         everyone = np.arange(len(passages))
         running = start(query, passages)
         states.append([running.advance(everyone, layer) for layer in layers])
         logits.append(running.finish(everyone))
         if progress is not None:
             progress(done, len(pairs))
-    queries = np.repeat(np.arange(len(pairs)), [len(passages) for _, passages in pairs])
+    queries = np.repeat(np.arange(len(pairs)), [len(passages) for _, passages, _ in pairs])
     by_layer = {layer: np.concatenate([row[i] for row in states]) for i, layer in enumerate(layers)}
-    return Evidence(by_layer, np.concatenate(logits), queries)
+    return Evidence(by_layer, np.concatenate(logits), np.concatenate([offsets for *_, offsets in pairs]), queries)
 
 
 def fit(evidence: Evidence, model: str, settings: FitSettings, about: Mapping[str, Any]) -> ExitHeads:
@@ -212,8 +215,11 @@ def _margin(
 
 def agreement(query: Evidence, exits: ExitHeads, settings: FitSettings) -> float:
     """Share of a query's exact first places that are first after pruning."""
-    outcome = run(Replay(query), exits, np.zeros(len(query.logits), np.float32), settings.top_n)
-    exact, pruned = (np.argsort(-logits, kind="stable")[: settings.places] for logits in (query.logits, outcome.logits))
+    outcome = run(Replay(query), exits, query.offsets, settings.top_n)
+    exact, pruned = (
+        np.argsort(-(logits + query.offsets), kind="stable")[: settings.places]
+        for logits in (query.logits, outcome.logits)
+    )
     return len(np.intersect1d(exact, pruned)) / len(exact)
 
 

@@ -21,7 +21,7 @@ FEWEST_WORDS = 3
 
 _QUESTION = re.compile(r"(?:^|(?<=[.!?]\s)|(?<=\n))[^.!?\n]{8,200}\?")
 
-Pair = tuple[NDArray[np.int32], Passages]
+Pair = tuple[NDArray[np.int32], Passages, NDArray[np.float32]]
 
 
 def headlines(documents: Iterable[Document]) -> list[str]:
@@ -59,7 +59,7 @@ def pairs(
     candidates: int,
     chunking: ChunkSettings,
 ) -> list[Pair]:
-    """Token ids of each query and its nearest chunks by cosine similarity, nearest first.
+    """Token ids of each query, its nearest chunks and their cosine similarity, nearest first.
 
     Args:
         queries: what is asked.
@@ -79,8 +79,8 @@ def pairs(
     nearest = np.argsort(-similarities, axis=1, kind="stable")[:, :candidates]
     cached = Passages.pack(tokenizer.encode_batch(texts))
     return [
-        (ids, cached.take(rows.astype(np.int64)))
-        for ids, rows in zip(tokenizer.encode_batch(queries), nearest, strict=True)
+        (ids, cached.take(rows.astype(np.int64)), row[rows])
+        for ids, rows, row in zip(tokenizer.encode_batch(queries), nearest, similarities, strict=True)
     ]
 
 

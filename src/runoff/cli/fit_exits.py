@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import fitting, models, pairing, sources
 from ..chunking import ChunkSettings
 from ..documents import Document
 from ..encoder import BiEncoder
 from ..errors import SourceError
 from ..exits import FILE, ExitHeads
+from ..ranking import DEFAULT_BLEND
 from ..reranker import CrossEncoder
 
 Progress = Callable[[int, int], None]
@@ -62,13 +65,15 @@ def run(job: Job, progress: Progress | None = None) -> tuple[Path, ExitHeads]:
     asked = pairing.draw(pool, job.limit, job.settings.seed)
     encoder = BiEncoder.load(job.bi_encoder, threads=job.threads)
     pairs = pairing.pairs(asked, documents, encoder, model.tokenizer, job.candidates, ChunkSettings())
-    evidence = fitting.gather(model.start, pairs, job.settings.layers, progress)
+    ranked = [(query, passages, np.float32(DEFAULT_BLEND) * cosines) for query, passages, cosines in pairs]
+    evidence = fitting.gather(model.start, ranked, job.settings.layers, progress)
     about = {
         "text": [Path(source).name for source in job.text] + (["store"] if job.store else []),
         "text_sha256": _digest(text for document in documents for text in (document.title, document.body)),
         "queries_from": job.queries.name if job.queries else "headlines and questions of the text",
         "queries_sha256": _digest(asked),
         "candidates": job.candidates,
+        "blend": DEFAULT_BLEND,
         "bi_encoder": encoder.artifact.name,
         "bi_encoder_digest": encoder.artifact.digest,
         "backend": f"{model.backend} {model.kernel}",
