@@ -128,11 +128,13 @@ def main() -> None:
     options.add_argument("--cache", type=Path, required=True)
     options.add_argument("--names", nargs="+", default=list(NAMES), help="collections")
     options.add_argument("--queries", type=int, default=200)
+    options.add_argument("--kept", action="store_true", help="take the queries that the cache has, and no others")
     options.add_argument("--svg", type=Path, help="draw the reliability of the largest weight here")
     options.add_argument("--ship", type=Path, help="write the calibrations to this file")
     chosen = options.parse_args()
     gatherer = early_exit.Gatherer(chosen.collections, chosen.cache, chosen.threads)
-    known = {name: gatherer.known(name, chosen.queries) for name in chosen.names}
+    counts = {name: gatherer.kept(name) if chosen.kept else chosen.queries for name in chosen.names}
+    known = {name: gatherer.known(name, count) for name, count in counts.items()}
     model = gatherer.model.artifact.digest
     curves = [fitted(known[FITTED_ON], weight, model) for weight in WEIGHTS]
     results = {
@@ -147,7 +149,7 @@ def main() -> None:
         calibration.write(chosen.ship, *curves)
     if chosen.svg:
         chosen.svg.write_text(drawn({name: results[f"{WEIGHTS[-1]:g}"][name] for name in known}), encoding="utf-8")
-    settings = {"fitted_on": FITTED_ON, "queries": chosen.queries, "collections": list(known)}
+    settings = {"fitted_on": FITTED_ON, "queries": counts, "collections": list(known)}
     harness.finish("calibration", results, settings, chosen.json)
 
 

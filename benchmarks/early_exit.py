@@ -11,6 +11,8 @@ efforts on the real encoder, `--ship` fits on all collections named and writes t
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,6 +58,14 @@ class Known:
         for number in range(len(self.queries)):
             yield number, self.evidence.take(slice(number * DEPTH, (number + 1) * DEPTH))
 
+    def digest(self) -> str:
+        """SHA-256 (hex) over the texts of all pairs."""
+        digest = hashlib.sha256()
+        for query, row in zip(self.queries, self.documents, strict=True):
+            for text in (self.data.queries[query], *(self.data.documents[key] for key in row)):
+                digest.update(hashlib.sha256(text.encode()).digest())
+        return digest.hexdigest()
+
     def ndcg(self, number: int, scores: np.ndarray) -> float:
         """nDCG@10 of a query's candidates in the order of some scores."""
         order = collection.reorder(self.documents[number], scores)
@@ -90,6 +100,11 @@ class Gatherer:
         offsets = (DEFAULT_BLEND * similarities.reshape(-1)).astype(np.float32)
         evidence = Evidence(by_layer, logits.reshape(-1), offsets, numbers)
         return Known(data, queries, documents, similarities, evidence, tokens)
+
+    def kept(self, name: str) -> int:
+        """Queries of a collection that the cache has, from the first on."""
+        steps = itertools.count()
+        return STEP * next(step for step in steps if not (self._cache / f"{name}.{step * STEP:04d}.npz").exists())
 
     def cached(self, data: collection.Collection, query: str, documents: Sequence[str]) -> tuple[np.ndarray, Passages]:
         """Token ids of a query and of its candidates."""
@@ -139,11 +154,12 @@ def joined(parts: Sequence[Evidence]) -> Evidence:
     )
 
 
-def fitted(known: Mapping[str, Known], model: CrossEncoder, cached: Path) -> ExitHeads:
+def fitted(known: Mapping[str, Known], model: CrossEncoder) -> ExitHeads:
     """Heads from what the model did with the queries of some collections."""
     about = {
         "text": [f"{name}: whole documents" for name in known],
         "queries_from": [f"{name}: {len(each.queries)} of its queries" for name, each in known.items()],
+        "pairs_sha256": {name: each.digest() for name, each in known.items()},
         "candidates": DEPTH,
         "blend": DEFAULT_BLEND,
         "backend": f"{model.backend} {model.kernel}",
@@ -210,12 +226,14 @@ def main() -> None:
     options.add_argument("--cache", type=Path, required=True)
     options.add_argument("--names", nargs="+", default=list(NAMES), help="collections")
     options.add_argument("--queries", type=int, default=200)
+    options.add_argument("--kept", action="store_true", help="take the queries that the cache has, and no others")
     options.add_argument("--time", type=int, default=0, metavar="QUERIES", help="time so many queries too")
     options.add_argument("--ship", type=Path, help="fit on the collections of --fit and write the heads here")
     options.add_argument("--fit", nargs="+", default=["nq_passages", "scifact"])
     chosen = options.parse_args()
     gatherer = Gatherer(chosen.collections, chosen.cache, chosen.threads)
-    known = {name: gatherer.known(name, chosen.queries) for name in chosen.names}
+    counts = {name: gatherer.kept(name) if chosen.kept else chosen.queries for name in chosen.names}
+    known = {name: gatherer.known(name, count) for name, count in counts.items()}
     if chosen.ship:
         fitted({name: known[name] for name in chosen.fit}, gatherer.model).write(chosen.ship)
     results: dict[str, Any] = {}
@@ -228,7 +246,7 @@ def main() -> None:
         }
         if chosen.time:
             results[name]["time"] = timed(gatherer, each, heads, chosen.time, chosen.rounds)
-    settings = {"depth": DEPTH, "queries": chosen.queries, "protected": exits.PROTECTED}
+    settings = {"depth": DEPTH, "queries": counts, "protected": exits.PROTECTED}
     harness.finish("early_exit", results, settings, chosen.json)
 
 

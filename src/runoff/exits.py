@@ -58,12 +58,14 @@ class ExitHead:
     def predict(self, states: Floats) -> tuple[Floats, Floats]:
         """Final logits as they look from here, and their standard deviations.
 
-        Each row is summed by itself, so that a prediction does not depend on who else is asked about.
+        Each row is summed by itself, so that a prediction does not depend on who else is asked about, and in double
+        precision, since large terms cancel.
 
         Args:
             states: float32, shape [n, hidden]: [CLS] states after ``layer``.
         """
-        logits = (states * self.weights).sum(axis=1) + np.float32(self.bias)
+        products = states.astype(np.float64) * self.weights
+        logits = (products.sum(axis=1) + self.bias).astype(np.float32)
         return logits, np.interp(logits, self.knots, self.spread).astype(np.float32)
 
 

@@ -42,10 +42,10 @@ class FitSettings:
         seed: of the division into folds.
     """
 
-    layers: tuple[int, ...] = (6, 8, 9)
+    layers: tuple[int, ...] = (6, 7, 8, 9)
     top_n: int = PROTECTED
     places: int = 3
-    agreement: float = 0.97
+    agreement: float = 0.98
     folds: int = 5
     penalties: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
     seed: int = 0
