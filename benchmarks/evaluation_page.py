@@ -55,6 +55,7 @@ one computed.
 | `plot.svg`, `plot.png` | nDCG@10 against median latency |
 | `runs/*.txt`, `runs/qrels.txt` | TREC runs and judgements, for trec_eval or `ir_measures` |
 | `contexts.jsonl` | questions with the five chunks that a prompt would begin with, for RAGAS |
+| `calibration.json` | with `--calibrate`: probabilities fitted to your labels (docs/exits.md says how to use them) |
 | `passes.jsonl` | the candidate passes, which a later run goes on from |
 
 ## How it is measured

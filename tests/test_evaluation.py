@@ -18,11 +18,11 @@ import pytest
 from ir_measures import AP
 
 from conftest import ARTICLES
-from runoff import cli, evaluation
+from runoff import calibration, cli, evaluation
 from runoff.candidates import MODES
 from runoff.engine import Engine
 from runoff.errors import EvaluationError, QueryError
-from runoff.evaluation import collection, configurations, experiment, measures, passes, plot, summary
+from runoff.evaluation import calibrating, collection, configurations, experiment, measures, passes, plot, summary
 from runoff.evaluation import html as pages
 from runoff.evaluation.candidates import Candidate, EngineCandidates, Pass
 from runoff.evaluation.configurations import Configuration
@@ -354,6 +354,21 @@ def test_the_command_says_what_is_wrong_in_one_line(
     shown = capsys.readouterr().err
     assert message in shown
     assert shown.count("\n") == 1
+
+
+def test_labels_become_probabilities(evaluate: Evaluate, tmp_path: Path, stages: ModelStages) -> None:
+    evaluate(calibrate=True, blend=20.0)
+    alone, blended = calibration.read(tmp_path / "out" / "calibration.json", stages.scorer.artifact)
+    assert (alone.weight, blended.weight) == (0.0, 20.0)
+    assert "hybrid" in blended.fitted["labels"]
+    assert blended.fitted["queries"] == len(QUESTIONS)
+    assert blended.relevance(4.0, 0.6) > 0.5 > blended.relevance(-9.0, 0.1)
+
+
+def test_labels_of_one_kind_teach_nothing() -> None:
+    asked = [evaluation.Query("q", "what?", {"none": 1})]
+    with pytest.raises(EvaluationError, match="0 of 3 candidates are relevant"):
+        calibrating.fit(asked, {"q": FOUND}, "dense", (0.0,), "m", "nothing")
 
 
 def test_settings_are_checked() -> None:

@@ -295,6 +295,7 @@ def evaluate(
     blend: BlendOption = DEFAULT_BLEND,
     whole: Annotated[bool, typer.Option("--whole", help="One chunk a document, as BEIR's figures are made.")] = False,
     split: Annotated[str | None, typer.Option("--split", help="File of BEIR's qrels folder [test].")] = None,
+    calibrate: Annotated[bool, typer.Option("--calibrate", help="Fit probabilities to the labels too.")] = False,
     backend: BackendOption = Backend.auto,
     threads: ThreadsOption = None,
     bi_encoder: BiEncoderOption = None,
@@ -307,7 +308,7 @@ def evaluate(
     def open_engine(folder: Path, chunking: Any) -> Any:
         return _engine(folder, backend, threads, bi_encoder, cross_encoder, chunking=chunking)
 
-    settings = {"limit": limit, "seed": seed, "candidates": candidates, "blend": blend}
+    settings = {"limit": limit, "seed": seed, "candidates": candidates, "blend": blend, "calibrate": calibrate}
     evaluation.run(target, store, out, open_engine, whole=whole, split=split, settings=settings, as_json=as_json)
 
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from .. import cpu
+from .. import calibration, cpu
 from .. import threads as thread_budget
 from .._version import __version__
 from ..chunking import ChunkSettings
 from ..engine import Engine
 from ..errors import EvaluationError
 from ..ranking import DEFAULT_BLEND, check_blend
-from ..reranker import check_count
+from ..reranker import CrossEncoder, check_count
 from ..searching import DEFAULT_CANDIDATES
-from . import changes, collection, files, html, measures, plot, questions, summary
+from . import calibrating, changes, collection, files, html, measures, plot, questions, summary
 from .candidates import EngineCandidates, Pass
 from .collection import Collection, Query
 from .configurations import Configuration
@@ -45,6 +45,7 @@ class Settings:
         seed: of the draw, the tests and the intervals.
         candidates: chunks that each first stage hands over, at least 1.
         blend: weight of the cosine beside the logit, in logits.
+        calibrate: whether to fit probabilities to the labels, for the logit alone and for this blend.
 
     Raises:
         QueryError: a setting is out of range.
@@ -54,6 +55,7 @@ class Settings:
     seed: int = DEFAULT_SEED
     candidates: int = DEFAULT_CANDIDATES
     blend: float = DEFAULT_BLEND
+    calibrate: bool = False
 
     def __post_init__(self) -> None:
         check_count("candidates", self.candidates)
@@ -161,7 +163,25 @@ def run(labelled: Labelled, out: Path, settings: Settings, progress: Progress) -
     steps = summary.step_times([passes[query.id] for query in queries], source.steps)
     evaluation = Evaluation(out, found, compared, _summary(labelled, queries, settings, found, compared, steps))
     _write(evaluation, labelled, queries, passes, settings)
+    if settings.calibrate:
+        _calibrate(labelled, queries, passes, list(source.steps)[-1], settings, out)
     return evaluation
+
+
+def _calibrate(
+    labelled: Labelled,
+    queries: Sequence[Query],
+    passes: Mapping[str, Pass],
+    mode: str,
+    settings: Settings,
+    out: Path,
+) -> None:
+    scorer = labelled.engine.stages.scorer
+    if not isinstance(scorer, CrossEncoder):
+        raise EvaluationError(f"calibrate: got a scorer of {type(scorer).__name__}; expected a CrossEncoder")
+    weights = (0.0, settings.blend)
+    found = calibrating.fit(queries, passes, mode, weights, scorer.artifact.digest, labelled.name)
+    calibration.write(out / calibration.FILE, *found)
 
 
 def draw(queries: Sequence[Query], limit: int | None, seed: int) -> tuple[Query, ...]:
