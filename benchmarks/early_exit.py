@@ -1,19 +1,18 @@
-"""Fast against exact: what early exit costs in quality and saves in time, with heads that never saw the collection.
+"""Fast against exact: what early exit costs in quality and saves in work, with heads that never saw the collection.
 
 For each collection, heads are fitted on the other ones, whose labels are not used; then its queries with the first
 stage's twenty candidates are ranked exactly and fast, by logit + weight x cosine similarity.
 
 python benchmarks/early_exit.py --collections DATA --cache CACHE --json benchmarks/results/early_exit.json
 
-What the model does with a pair is kept in the cache, so that a second run takes seconds; `--time` alternates both
-efforts on the real encoder, `--ship` fits on all collections named and writes the heads.
+What the model does with a pair is kept in the cache, so that a second run takes seconds; so are the heads, which
+early_exit_time.py puts to the clock. `--ship` fits on all collections and writes the heads that go with the model.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,28 +197,6 @@ def quality(known: Known, heads: ExitHeads, weight: float, layers: int) -> dict[
     return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
 
-def timed(gatherer: Gatherer, known: Known, heads: ExitHeads, count: int, rounds: int) -> dict[str, float]:
-    """Milliseconds of both efforts on the real encoder, taking turns at each query; exact logits of survivors."""
-    gatherer.model.exits = heads
-    times: dict[str, list[float]] = {"exact": [], "fast": []}
-    for number in range(count):
-        query, passages = gatherer.cached(known.data, known.queries[number], known.documents[number])
-        offsets = (DEFAULT_BLEND * known.similarities[number]).astype(np.float32)
-        best = dict.fromkeys(times, float("inf"))
-        for _ in range(rounds):
-            for effort in times:
-                started = time.perf_counter()
-                gatherer.model.score(query, passages, effort=effort, offsets=offsets)
-                best[effort] = min(best[effort], (time.perf_counter() - started) * 1e3)
-        for effort, taken in best.items():
-            times[effort].append(taken)
-    return {
-        "queries": count,
-        **{f"{effort}_ms": float(np.mean(taken)) for effort, taken in times.items()},
-        "ratio": float(np.sum(times["fast"]) / np.sum(times["exact"])),
-    }
-
-
 def main() -> None:
     options = harness.parser(__doc__)
     options.add_argument("--collections", type=Path, required=True)
@@ -227,25 +204,22 @@ def main() -> None:
     options.add_argument("--names", nargs="+", default=list(NAMES), help="collections")
     options.add_argument("--queries", type=int, default=200)
     options.add_argument("--kept", action="store_true", help="take the queries that the cache has, and no others")
-    options.add_argument("--time", type=int, default=0, metavar="QUERIES", help="time so many queries too")
-    options.add_argument("--ship", type=Path, help="fit on the collections of --fit and write the heads here")
-    options.add_argument("--fit", nargs="+", default=["nq_passages", "scifact"])
+    options.add_argument("--ship", type=Path, help="fit on all collections and write the heads here")
     chosen = options.parse_args()
     gatherer = Gatherer(chosen.collections, chosen.cache, chosen.threads)
     counts = {name: gatherer.kept(name) if chosen.kept else chosen.queries for name in chosen.names}
     known = {name: gatherer.known(name, count) for name, count in counts.items()}
     if chosen.ship:
-        fitted({name: known[name] for name in chosen.fit}, gatherer.model).write(chosen.ship)
+        fitted(known, gatherer.model).write(chosen.ship)
     results: dict[str, Any] = {}
     for name, each in known.items():
         heads = fitted({other: known[other] for other in known if other != name}, gatherer.model)
+        heads.write(chosen.cache / f"{name}.{exits.FILE}")
         results[name] = {
             "queries": len(each.queries),
-            "margin": heads.margin,
+            "margins": {"alone": heads.margin_alone, "blended": heads.margin},
             "quality": {f"{weight:g}": quality(each, heads, weight, 12) for weight in WEIGHTS},
         }
-        if chosen.time:
-            results[name]["time"] = timed(gatherer, each, heads, chosen.time, chosen.rounds)
     settings = {"depth": DEPTH, "queries": counts, "protected": exits.PROTECTED}
     harness.finish("early_exit", results, settings, chosen.json)
 

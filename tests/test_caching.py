@@ -219,8 +219,8 @@ def test_a_fast_search_reads_no_pairs_and_leaves_its_final_logits(
     except BackendError as error:
         pytest.skip(f"no native backend, and so no early exit: {error}")
     weights = np.random.default_rng(1).normal(0, 0.3, artifact.hidden).astype(np.float32)
-    head = ExitHead(6, weights, -2.5, np.array([-8, 8], np.float32), np.array([0.5, 0.5], np.float32))
-    heads = ExitHeads((head,), 1.0, artifact.digest, {})
+    head = ExitHead(6, weights, -2.5, 0.0, np.array([-8, 8], np.float32), np.array([0.5, 0.5], np.float32))
+    heads = ExitHeads((head,), 1.0, 1.0, artifact.digest, {})
     counted = Counted(stages, CrossEncoder(artifact, stages.tokenizer, native, heads))
     engine, plain = (Engine(tmp_path / "store", counted, caches=caches) for caches in (Caches(), Caches(0)))
     engine.ingest(articles)

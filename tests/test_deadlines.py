@@ -202,8 +202,8 @@ class TestExits:
         hidden = cross_encoder.artifact.hidden
         weights = np.random.default_rng(1).standard_normal(hidden).astype(np.float32) * 0.1
         knots = np.zeros(1, np.float32)
-        head = ExitHead(6, weights, 0.0, knots, np.ones(1, np.float32))
-        return ExitHeads((head,), 1.0, cross_encoder.artifact.digest)
+        head = ExitHead(6, weights, 0.0, 0.0, knots, np.ones(1, np.float32))
+        return ExitHeads((head,), 1.0, 1.0, cross_encoder.artifact.digest)
 
     def test_exact_keeps_all_where_there_is_time(self, layered: CrossEncoder, heads: ExitHeads) -> None:
         read = passages(*range(5, 45, 3))
@@ -222,7 +222,7 @@ class TestExits:
 
     def test_who_finishes_is_who_promises_most(self, layered: CrossEncoder, heads: ExitHeads) -> None:
         pairs = layered.start(np.arange(2000, 2008, dtype=np.int32), passages(*[20] * 8))
-        guesses = heads.heads[0].predict(pairs.advance(np.arange(8), 6))[0]
+        guesses = heads.heads[0].predict(pairs.advance(np.arange(8), 6), np.zeros(8, np.float32))[0]
         found = exits.run(
             pairs, heads, np.zeros(8, np.float32), 5, prune=False, afford=lambda layer, rows: 3 if layer == 6 else 0
         )

@@ -44,11 +44,12 @@ def pairs(*lengths: int, seed: int = 5) -> tuple[np.ndarray, Passages]:
 
 def head(layer: int, spread: float = 0.5, seed: int = 1) -> ExitHead:
     weights = np.random.default_rng(seed).normal(0, 0.3, HIDDEN).astype(np.float32)
-    return ExitHead(layer, weights, -2.5, np.array([-8, 8], np.float32), np.array([spread, 2 * spread], np.float32))
+    knots, spreads = np.array([[-8, 8], [spread, 2 * spread]], np.float32)
+    return ExitHead(layer, weights, -2.5, 0.3, knots, spreads)
 
 
 def heads(artifact: Artifact, *of: ExitHead, margin: float = 1.0) -> ExitHeads:
-    return ExitHeads(of or (head(6), head(8)), margin, artifact.digest, {"on": "nothing"})
+    return ExitHeads(of or (head(6), head(8)), margin, 2 * margin, artifact.digest, {"on": "nothing"})
 
 
 def oracle(values: list[float], spread: float, layers: tuple[int, ...] = (6, 8)) -> tuple[Replay, ExitHeads]:
@@ -57,9 +58,9 @@ def oracle(values: list[float], spread: float, layers: tuple[int, ...] = (6, 8))
     states = np.zeros((len(values), 2), np.float32)
     states[:, 0] = logits
     weights, knots = np.array([1, 0], np.float32), np.zeros(1, np.float32)
-    row = tuple(ExitHead(layer, weights, 0.0, knots, np.array([spread], np.float32)) for layer in layers)
+    row = tuple(ExitHead(layer, weights, 0.0, 0.0, knots, np.array([spread], np.float32)) for layer in layers)
     known = Evidence(dict.fromkeys(layers, states), logits, np.zeros_like(logits), np.zeros(len(values), np.int64))
-    return Replay(known), ExitHeads(row, 1.0, "")
+    return Replay(known), ExitHeads(row, 1.0, 1.0, "")
 
 
 def test_pairs_that_rest_and_go_on_get_the_exact_logits(native: NativeBackend) -> None:
@@ -141,6 +142,22 @@ def test_what_is_added_to_the_logit_counts_in_the_contest() -> None:
     np.testing.assert_array_equal(outcome.layers, [0, 6, 6])
 
 
+def test_a_similar_passage_is_guessed_to_be_better() -> None:
+    replay, found = oracle([2.0, 3.0, -9.0], spread=0.1)
+    # 2.0 + 1.9 + half of 0.9 against 3.0 + 0.1 - half of 0.9; without the halves their bounds would meet.
+    row = tuple(replace(each, share=0.5) for each in found.heads)
+    outcome = exits.run(replay, replace(found, heads=row, margin=6.0), np.array([1.9, 0.1, 1.0], np.float32), 1)
+    np.testing.assert_array_equal(outcome.layers, [0, 6, 6])
+    assert outcome.logits[1] == pytest.approx(3.0 - 0.45)
+
+
+def test_logits_alone_keep_a_margin_of_their_own() -> None:
+    replay, found = oracle([3.0, 2.0], spread=0.4)
+    cautious = replace(found, margin_alone=2.0)
+    assert not exits.run(replay, cautious, np.zeros(2, np.float32), 1).layers.any()
+    np.testing.assert_array_equal(exits.run(replay, cautious, np.ones(2, np.float32), 1).layers, [0, 6])
+
+
 def test_who_left_ranks_below_the_top_even_if_all_predictions_were_too_high() -> None:
     replay, found = oracle([3.0, 1.0, 2.0, -9.0], spread=0.1)
     replay.finish = lambda chosen: np.array([-5.0, -5.5, -6.0, -9.0], np.float32)[chosen]  # type: ignore[method-assign]
@@ -211,11 +228,13 @@ def test_heads_survive_the_disk(artifact: Artifact, tmp_path: Path) -> None:
     found = heads(artifact)
     found.write(tmp_path / exits.FILE)
     again = ExitHeads.read(tmp_path / exits.FILE, artifact)
-    assert (again.margin, again.model, again.fitted) == (found.margin, found.model, found.fitted)
+    assert (again.margin, again.margin_alone, again.model) == (found.margin, found.margin_alone, found.model)
+    assert again.fitted == found.fitted
     states = np.random.default_rng(2).normal(size=(5, HIDDEN)).astype(np.float32)
+    near = np.linspace(0, 1, 5, dtype=np.float32)
     for one, other in zip(found.heads, again.heads, strict=True):
         assert one.layer == other.layer
-        np.testing.assert_array_equal(one.predict(states), other.predict(states))
+        np.testing.assert_array_equal(one.predict(states, near), other.predict(states, near))
 
 
 def test_a_model_without_heads_has_none(artifact: Artifact, tmp_path: Path) -> None:

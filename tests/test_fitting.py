@@ -10,6 +10,7 @@ import pytest
 from runoff import fitting
 from runoff.assembly import Passages
 from runoff.errors import ModelError
+from runoff.exits import lift
 from runoff.fitting import Evidence, FitSettings, Replay
 
 HIDDEN, QUERIES, EACH = 16, 80, 12
@@ -24,14 +25,15 @@ def evidence(noise: tuple[float, float] = (1.0, 0.2), seed: int = 4) -> Evidence
     logits = rng.normal(-4, 4, rows).astype(np.float32)
     for layer, sd in zip((1, 2), noise, strict=True):
         states[layer][:, 3] = 0.5 * (logits + rng.normal(0, sd, rows)) - 1
-    return Evidence(states, logits, np.zeros_like(logits), np.repeat(np.arange(QUERIES), EACH))
+    offsets = rng.uniform(0.2, 0.8, rows).astype(np.float32)
+    return Evidence(states, logits, offsets, np.repeat(np.arange(QUERIES), EACH))
 
 
 def test_heads_predict_and_know_how_well() -> None:
     found = fitting.fit(evidence(), "m", SETTINGS, {})
     fresh = evidence(seed=9)
     for head, noise in zip(found.heads, (1.0, 0.2), strict=True):
-        guesses, spread = head.predict(fresh.states[head.layer])
+        guesses, spread = head.predict(fresh.states[head.layer], np.zeros(len(fresh.logits), np.float32))
         error = float(np.std(fresh.logits - guesses))
         assert error == pytest.approx(noise, rel=0.1)
         assert float(np.sqrt(np.square(spread).mean())) == pytest.approx(error, rel=0.1)
@@ -44,6 +46,23 @@ def test_the_spread_follows_the_prediction() -> None:
     known.states[1][:, 3] += wild.astype(np.float32) / 2
     head = fitting.fit(known, "m", SETTINGS, {}).heads[0]
     assert head.spread[-1] > 1.5 * head.spread[0]
+
+
+def test_offsets_explain_what_states_do_not_say() -> None:
+    known, fresh = evidence((0.0, 0.0)), evidence((0.0, 0.0), seed=9)
+    for each in (known, fresh):
+        each.states[1][:, 3] -= 3 * (each.offsets - 0.5) / 2
+    head = fitting.fit(known, "m", SETTINGS, {}).heads[0]
+    assert head.share == pytest.approx(3, rel=0.1)
+    lifts = np.concatenate([lift(query.offsets) for query in fresh.by_query()])
+    without, _ = head.predict(fresh.states[1], 0 * lifts)
+    within, _ = head.predict(fresh.states[1], lifts)
+    assert np.std(fresh.logits - within) < 0.5 * np.std(fresh.logits - without)
+
+
+def test_offsets_that_are_all_the_same_explain_nothing() -> None:
+    known = replace(evidence(), offsets=np.full(QUERIES * EACH, 0.5, np.float32))
+    assert fitting.fit(known, "m", SETTINGS, {}).heads[0].share == 0
 
 
 def test_a_wider_margin_keeps_more_and_the_record_says_so() -> None:

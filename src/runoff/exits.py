@@ -1,7 +1,8 @@
 """Early exit: guess a pair's final logit from its [CLS] state half way, and let those leave that cannot win any more.
 
-A head is a ridge regression from the [CLS] state after one layer to the final logit, with the spread of what it gets
-wrong. ``exits.json`` beside a model holds the heads of its layers; a model without that file runs exactly, as ever.
+A head is a ridge regression from the [CLS] state after one layer to the final logit, with what the first stage's
+similarity adds to that and the spread of what it gets wrong. ``exits.json`` beside a model holds the heads of its
+layers; a model without that file runs exactly, as ever.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class ExitHead:
         layer: layers that a pair has been through.
         weights: float32, shape [hidden].
         bias: added to the product of state and weights.
+        share: of what will be added to a pair's logit to rank it, above the median of its query's pairs; so much more
+            the logit will be than state and bias say.
         knots: float32, shape [k], ascending: predictions at which the spread is known.
         spread: float32, shape [k]: standard deviation of final logit minus prediction there; between knots it is
             interpolated, beyond them constant.
@@ -52,10 +55,11 @@ class ExitHead:
     layer: int
     weights: Floats = field(repr=False)
     bias: float
+    share: float
     knots: Floats = field(repr=False)
     spread: Floats = field(repr=False)
 
-    def predict(self, states: Floats) -> tuple[Floats, Floats]:
+    def predict(self, states: Floats, lifts: Floats) -> tuple[Floats, Floats]:
         """Final logits as they look from here, and their standard deviations.
 
         Each row is summed by itself, so that a prediction does not depend on who else is asked about, and in double
@@ -63,9 +67,10 @@ class ExitHead:
 
         Args:
             states: float32, shape [n, hidden]: [CLS] states after ``layer``.
+            lifts: float32, shape [n]: how far each pair's offset is above the median of its query's.
         """
         products = states.astype(np.float64) * self.weights
-        logits = (products.sum(axis=1) + self.bias).astype(np.float32)
+        logits = (products.sum(axis=1) + self.bias + self.share * lifts.astype(np.float64)).astype(np.float32)
         return logits, np.interp(logits, self.knots, self.spread).astype(np.float32)
 
 
@@ -76,12 +81,14 @@ class ExitHeads:
     Attributes:
         heads: ascending by layer.
         margin: spreads that a pair's bounds lie above and below its prediction.
+        margin_alone: the same where logits alone rank, which lie closer together than with similarity added.
         model: digest of the model that they were fitted for.
         fitted: how, on what, with what result; for people.
     """
 
     heads: tuple[ExitHead, ...]
     margin: float
+    margin_alone: float
     model: str
     fitted: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -112,7 +119,7 @@ class ExitHeads:
             )
         try:
             heads = tuple(_head(entry, artifact) for entry in said["heads"])
-            return cls(heads, float(said["margin"]), said["model_digest"], said["fitted"])
+            return cls(heads, float(said["margin"]), float(said["margin_alone"]), said["model_digest"], said["fitted"])
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{path}: not as expected ({error!r}); fit the exits again") from error
 
@@ -122,6 +129,7 @@ class ExitHeads:
             "format_version": FORMAT_VERSION,
             "model_digest": self.model,
             "margin": self.margin,
+            "margin_alone": self.margin_alone,
             "fitted": dict(self.fitted),
         }
         body = "".join(f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)},\n" for key, value in lines.items())
@@ -205,12 +213,13 @@ def run(
             of them may. None lets all go on.
     """
     logits, layers = np.empty(len(offsets), dtype=np.float32), np.zeros(len(offsets), dtype=np.int64)
-    alive = np.arange(len(offsets))
+    alive, lifts = np.arange(len(offsets)), lift(offsets)
+    margin = exits.margin if offsets.any() else exits.margin_alone
     for head in exits.heads:
         if afford is None and len(alive) + len(rivals) <= top_n:
             break
-        guesses, spread = head.predict(pairs.advance(alive, head.layer))
-        values, bound = guesses + offsets[alive], exits.margin * spread
+        guesses, spread = head.predict(pairs.advance(alive, head.layer), lifts[alive])
+        values, bound = guesses + offsets[alive], margin * spread
         stays = values + bound >= _nth_best(np.concatenate([values - bound, rivals]), top_n if prune else len(offsets))
         if afford is not None:
             promising = np.flatnonzero(stays)[np.argsort(-(values + bound)[stays], kind="stable")]
@@ -226,6 +235,11 @@ def run(
     return Outcome(logits, layers)
 
 
+def lift(offsets: Floats) -> Floats:
+    """How far each offset is above the median of all, which does not depend on their order."""
+    return offsets - np.float32(np.median(offsets)) if len(offsets) else offsets
+
+
 def _nth_best(values: Floats, count: int) -> float:
     """The ``count``-th largest value, or the least where there are not so many; infinite where there is none."""
     if not len(values):
@@ -238,9 +252,9 @@ def _head(entry: Mapping[str, Any], artifact: Artifact) -> ExitHead:
     weights, knots, spread = (np.array(entry[name], dtype=np.float32) for name in ("weights", "knots", "spread"))
     if weights.shape != (artifact.hidden,) or not 0 < entry["layer"] < artifact.layers or knots.shape != spread.shape:
         raise ValueError(f"head after layer {entry['layer']} with {weights.shape} weights")
-    return ExitHead(int(entry["layer"]), weights, float(entry["bias"]), knots, spread)
+    return ExitHead(int(entry["layer"]), weights, float(entry["bias"]), float(entry["share"]), knots, spread)
 
 
 def _entry(head: ExitHead) -> dict[str, Any]:
     numbers = {name: [float(f"{x:.9g}") for x in getattr(head, name)] for name in ("weights", "knots", "spread")}
-    return {"layer": head.layer, "bias": head.bias, **numbers}
+    return {"layer": head.layer, "bias": head.bias, "share": head.share, **numbers}
