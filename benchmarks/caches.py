@@ -5,8 +5,9 @@ section into the file of results:
 
 --part time      milliseconds of a search that computes all, of the same search again, and of the same search after a
                  refresh that changed a share of the documents
---part stream    queries drawn by a Zipf law, with such refreshes on the way: shares of hits by the bound of the caches.
-                 It counts and takes no time, so that it needs no quiet machine
+--part stream    all queries, drawn by a Zipf law, with such refreshes on the way: shares of hits by the bound of the
+                 caches. It counts and takes no time, so it needs no quiet machine, and no cross-encoder: logits do not
+                 change which pairs are asked for, nor how large results are
 
     python benchmarks/caches.py --collections DIR ... --store DIR --part time --json FILE
 """
@@ -27,13 +28,18 @@ from typing import Any
 import numpy as np
 
 import harness
-from runoff import Document, Engine, evaluation, threads
+from runoff import Document, Engine, evaluation, models, threads
+from runoff.assembly import Passages
+from runoff.backends import Scores
+from runoff.caching import Caches
 from runoff.evaluation import collection
 from runoff.results import SearchResult, Timings
+from runoff.stages import ModelStages
 
+DEFAULTS = (models.DEFAULT_BI_ENCODER, models.DEFAULT_CROSS_ENCODER)
 EXPONENT = 1.0
 CHANGED = 0.01
-BOUNDS_MB = (0.5, 2, 64)
+BOUNDS_MB = (4, 16, 64)
 
 
 def main() -> None:
@@ -41,15 +47,16 @@ def main() -> None:
     options.add_argument("--collections", type=Path, nargs="+", required=True)
     options.add_argument("--store", type=Path, required=True, help="made where it is not there")
     options.add_argument("--part", choices=("time", "stream"), required=True)
-    options.add_argument("--queries", type=int, default=30)
-    options.add_argument("--draws", type=int, default=1500)
+    options.add_argument("--queries", type=int, default=40, help="of the part time")
+    options.add_argument("--draws", type=int, default=6000)
     options.add_argument("--refreshes", type=int, default=3)
     chosen = options.parse_args()
     data = [evaluation.load(folder) for folder in chosen.collections]
     documents = [each for one in data for _, each in collection.as_documents(one)]
     rng = np.random.default_rng(harness.SEED)
     pool = [query.text for one in data for query in one.queries]
-    queries = [pool[place] for place in rng.choice(len(pool), chosen.queries, replace=False).tolist()]
+    count = chosen.queries if chosen.part == "time" else len(pool)
+    queries = [pool[place] for place in rng.choice(len(pool), count, replace=False).tolist()]
     if not chosen.store.exists():
         with Engine.open(chosen.store) as engine:
             engine.add(documents)
@@ -74,8 +81,7 @@ def timed(chosen: Any, queries: list[str], documents: list[Document], rng: np.ra
     """Milliseconds of each way to come to the same results."""
     with _copy(chosen, 0) as nothing, _copy(chosen, 64_000_000) as kept:
         for engine in (nothing, kept):
-            engine.search(queries[0], rerank=False)
-            _ = engine.stages.scorer, engine.stages.counter
+            engine.prompt("What loads before the clock starts?")
         wanted = {query: nothing.search(query) for query in queries}
         again = queries * chosen.rounds
         laps = {
@@ -109,7 +115,8 @@ def stream(chosen: Any, queries: list[str], documents: list[Document], megabytes
     draws = rng.choice(len(queries), chosen.draws, p=weights / weights.sum()).tolist()
     pause = len(draws) // (chosen.refreshes + 1)
     most = dict.fromkeys(("embeddings", "pairs", "results"), 0)
-    with _copy(chosen, round(megabytes * 1e6)) as engine:
+    stages = _Unscored(*(models.find(name) for name in DEFAULTS), "auto", chosen.threads)
+    with _copy(chosen, round(megabytes * 1e6), stages) as engine:
         for place, number in enumerate(draws):
             if place and place % pause == 0:
                 _refresh(engine, documents, rng, place // pause)
@@ -132,13 +139,29 @@ def stream(chosen: Any, queries: list[str], documents: list[Document], megabytes
     } | {"different": len(set(draws)), "share of pairs not scored": 1 - found["pairs"].misses / pairs}
 
 
+class _Zeros:
+    """Gives every pair the logit 0."""
+
+    identity = "zeros"
+
+    def score(self, query_ids: Any, passages: Passages, **options: Any) -> Scores:
+        return Scores(np.zeros(len(passages), np.float32), np.zeros(len(passages), np.bool_), False)
+
+
+class _Unscored(ModelStages):
+    """The real stages, but for the cross-encoder."""
+
+    scorer = _Zeros()  # type: ignore[assignment]
+
+
 @contextmanager
-def _copy(chosen: Any, cache_bytes: int) -> Iterator[Engine]:
+def _copy(chosen: Any, cache_bytes: int, stages: ModelStages | None = None) -> Iterator[Engine]:
     """An engine over a copy of the store, which may be changed."""
+    stages = stages or ModelStages(*(models.find(name) for name in DEFAULTS), "auto", chosen.threads)
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         shutil.copytree(chosen.store, store)
-        with Engine.open(store, threads=chosen.threads, cache_bytes=cache_bytes) as engine:
+        with Engine(store, stages, caches=Caches(cache_bytes)) as engine:
             yield engine
 
 
