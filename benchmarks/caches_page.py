@@ -28,8 +28,8 @@ store of their {documents:,} documents, exact, twenty candidates, {threads} thre
 """
 
 STREAM = """
-{draws:,} draws by a Zipf law (exponent {exponent:g}) over {queries:,} queries, {refreshes} such refreshes on the way: the
-shares of what each cache was asked for that it had. What `results` has, no other is asked for. "Pairs not scored"
+{draws:,} draws by a Zipf law (exponent {exponent:g}) over {queries:,} queries, {refreshes} such refreshes on the way:
+the shares of what each cache was asked for that it had. What `results` has, no other is asked for. "Pairs not scored"
 is the share of twenty candidates a draw.
 """
 

@@ -78,7 +78,7 @@ class Caches:
         self._secret = secrets.token_bytes(32)
         self._embeddings: LRU[bytes] = LRU(int(bound * EMBEDDINGS), allocated)
         self._pairs: LRU[bytes] = LRU(int(bound * PAIRS), allocated)
-        self._results: LRU[_KeptResult] = LRU(int(bound * RESULTS), lambda kept: kept.bytes)
+        self._results: LRU[_KeptResult] = LRU(int(bound * RESULTS), lambda kept: allocated(kept) + kept.bytes)
 
     def stats(self) -> dict[str, CacheStats]:
         """Hits, misses, entries and bytes of ``embeddings``, ``pairs`` and ``results``."""

@@ -234,6 +234,8 @@ class Engine:
     ) -> SearchResult:
         """The chunks that answer a query best.
 
+        The same search of the same generation is answered from memory, and says so; see docs/caches.md.
+
         Args:
             query: what is asked; at least one character that is not white space.
             top_n: number of hits wanted, at least 1; fewer when the store holds fewer.
