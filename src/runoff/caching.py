@@ -110,7 +110,7 @@ class Caches:
             passages: rows of a token cache.
         """
         if not (self.bound and isinstance(stages, Identified)):
-            return CachedPairs(LRU(0, allocated), None, passages)
+            return CachedPairs(self._pairs, None, passages)
         begun = self._begun(stages.logit_identity().encode(), passages.ids.dtype.str.encode(), query_ids.tobytes())
         flat, width = passages.ids.view(np.uint8).data, passages.ids.itemsize
         keys: list[bytes] = []
