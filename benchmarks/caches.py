@@ -189,7 +189,7 @@ def _summary(times: list[float]) -> dict[str, float]:
 
 
 def _bare(result: SearchResult) -> SearchResult:
-    return replace(result, timings_ms=Timings(0, 0, 0, 0, 0), cached=False)
+    return replace(result, timings_ms=Timings(0, 0, 0, 0, 0), cached=False, spent_ms=0.0)
 
 
 def _sections(path: Path | None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from conftest import ARTICLES
-from runoff import Document, Engine
+from runoff import Document, Engine, costs
 from runoff.assembly import Passages, max_query
 from runoff.backends import Selected
 from runoff.caching import Caches, held_bytes
@@ -244,6 +245,22 @@ def test_a_fast_search_reads_no_pairs_and_leaves_its_final_logits(
     assert counted.scored == [10]
     assert bare(again) == bare(plain.search(QUESTION, 2, 10, effort="fast"))
     assert engine.search(QUESTION, 2, 10, effort="fast").cached
+
+
+def test_what_a_deadline_cut_short_is_not_kept(
+    watched: Engine, plain: Engine, stages: ModelStages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(costs.FOLDER_VARIABLE, str(tmp_path / "costs"))
+    engine = Engine(watched.folder, stages)
+    late = engine.search(QUESTION, deadline_ms=50.0, arrived=time.perf_counter() - 1)
+    assert (late.scored, late.complete, late.deadline_met) == (0, False, False)
+    assert all(engine.cache_stats()[name].entries == 0 for name in ("pairs", "results"))
+    result = engine.search(QUESTION)
+    assert not result.cached
+    assert bare(result) == bare(plain.search(QUESTION))
+    again = engine.search(QUESTION, deadline_ms=60_000.0)
+    assert (again.cached, again.deadline_ms, again.deadline_met) == (True, 60_000.0, True)
+    assert again.hits == result.hits
 
 
 def test_cut_texts_are_told_of_from_the_cache_too(tmp_path: Path, counted: Counted, stages: ModelStages) -> None:
