@@ -8,8 +8,12 @@ and the p95 of one.
 
 from __future__ import annotations
 
+from typing import Any
+
 import contenders
 import harness
+from contenders import Contender
+from runoff import threads
 
 CALLERS = (1, 2, 4, 8)
 
@@ -20,16 +24,26 @@ def main() -> None:
     chosen = options.parse_args()
     query, passages = harness.workloads(chosen.text)["p60"]
     results: dict[str, dict[str, dict[str, float]]] = {}
-    with contenders.running(chosen) as (found, missing):
+    budget = threads.budget(chosen.threads)
+    figures = harness.Figures("concurrency", chosen.work, {"threads": budget, "queries": chosen.queries})
+    with contenders.running(chosen, figures) as (found, missing):
         for callers in CALLERS:
             for each in found:
-                answer = each.ask(query, passages, callers, max(chosen.queries // callers, 1))
+                answer = figures.take(
+                    f"{callers} callers, {each.name}",
+                    lambda each=each, callers=callers: _asked(each, query, passages, callers, chosen.queries),
+                )
                 results.setdefault(each.name, {})[str(callers)] = {
                     "queries_per_s": len(answer["ms"]) / answer["wall_ms"] * 1e3,
                     "p95_ms": harness.percentile(answer["ms"], 95),
                 }
-    settings = {"queries": chosen.queries, "threads": chosen.threads}
+    settings = {"queries": chosen.queries, "threads": budget}
     harness.finish("concurrency", {"contenders": results, "not run": missing}, settings, chosen.json)
+
+
+def _asked(each: Contender, query: str, passages: list[str], callers: int, queries: int) -> dict[str, Any]:
+    each.ask_warm("p60", query, passages[:1])
+    return each.ask(query, passages, callers, max(queries // callers, 1))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,10 +18,11 @@ import numpy as np
 
 import harness
 from runoff import threads
+from runoff.tokenizer import Tokenizer
 
 PEERS = Path(__file__).parent / "peers"
-# A session that spins after its run would be charged to whoever comes next.
-PAUSE_SECONDS = 0.1
+# Special tokens of a pair, and how many tokens a pair is cut to.
+SPECIAL, LONGEST = 3, 512
 
 # Name, environment (peers/requirements-<environment>.txt; "" is this one), adapter, variant.
 CONTENDERS: tuple[tuple[str, str, str, str], ...] = (
@@ -42,27 +42,66 @@ CONTENDERS: tuple[tuple[str, str, str, str], ...] = (
 REFERENCE = "sentence-transformers, torch fp32"
 
 
-@dataclass
 class Contender:
-    """A running worker.
+    """A worker that starts when it is first asked."""
 
-    Attributes:
-        name: what tables call it.
-        facts: what it said once it was loaded: ``load_s``, ``versions``, ``rss_mib``.
-    """
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.name = name
+        self._command, self._environment = command, environment
+        self._process: subprocess.Popen[str] | None = None
+        self._warm: set[str] = set()
 
-    name: str
-    process: subprocess.Popen[str]
-    facts: dict[str, Any]
+    def start(self) -> dict[str, Any]:
+        """Start afresh; what it says once it is loaded: ``load_s``, ``versions``, ``rss_mib``.
+
+        Raises:
+            RuntimeError: it does not start here; its last words.
+        """
+        self.stop()
+        if not Path(self._command[0]).exists():
+            raise RuntimeError(f"no environment {Path(self._command[0]).parents[1].name!r}")
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        self._process = subprocess.Popen(self._command, env=self._environment, **pipes)
+        facts = self._line()
+        print(f"{self.name}: loaded in {facts['load_s']:.1f} s", file=sys.stderr)
+        return facts
 
     def ask(self, query: str, passages: Sequence[str], callers: int = 1, repeats: int = 1) -> dict[str, Any]:
         """Scores and times of a query, asked ``repeats`` times by each of ``callers`` threads."""
+        if self._process is None:
+            self.start()
+        time.sleep(harness.PAUSE_SECONDS)
         request = {"query": query, "passages": list(passages), "callers": callers, "repeats": repeats}
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        found = _line(self.process)
-        self.facts["rss_mib"] = found["rss_mib"]
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return self._line()
+
+    def ask_warm(self, name: str, query: str, passages: Sequence[str]) -> dict[str, Any]:
+        """The same, asked once more beforehand where this process has not met the workload of that name."""
+        if self._process is None or name not in self._warm:
+            self.ask(query, passages)
+            self._warm.add(name)
+        return self.ask(query, passages)
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+        self._warm.clear()
+
+    def _line(self) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        line = self._process.stdout.readline()
+        if not line:
+            told = self._process.stderr.read().strip().splitlines() or ["it ended without a word"]
+            raise RuntimeError(told[-1])
+        found: dict[str, Any] = json.loads(line)
         return found
 
 
@@ -73,39 +112,49 @@ def options(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--models", type=Path, required=True, help="folder that peers/prepare.py made")
     made.add_argument("--venvs", type=Path, required=True, help="folder of the environments that `make peers` made")
     made.add_argument("--only", nargs="*", help="names of contenders; default: all")
+    harness.add_work(made)
     return made
 
 
 @contextlib.contextmanager
-def running(chosen: argparse.Namespace) -> Iterator[tuple[list[Contender], dict[str, str]]]:
+def running(chosen: argparse.Namespace, figures: harness.Figures) -> Iterator[tuple[list[Contender], dict[str, str]]]:
     """The contenders that start here, and the reasons of those that do not."""
     found: list[Contender] = []
     missing: dict[str, str] = {}
     budget = threads.budget(chosen.threads)
+    offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}
     try:
         for name, venv, adapter, variant in CONTENDERS:
             if chosen.only and name not in chosen.only:
                 continue
+            python = str(chosen.venvs / venv / "bin" / "python") if venv else sys.executable
+            command = (python, str(PEERS / "worker.py"), adapter, variant, str(chosen.models.resolve()), str(budget))
+            environment = {**os.environ, **offline, **({"PYTHONPATH": ""} if venv else {})}
+            each = Contender(name, command, environment)
             try:
-                found.append(_start(name, venv, (adapter, variant, str(chosen.models.resolve()), str(budget)), chosen))
+                figures.take(f"versions, {budget} threads, {name}", lambda each=each: each.start()["versions"])
+                found.append(each)
             except RuntimeError as error:
                 missing[name] = str(error)
         yield found, missing
     finally:
         for each in found:
-            each.process.kill()
-            each.process.wait()
+            each.stop()
 
 
-def rounds(found: Sequence[Contender], query: str, passages: Sequence[str], count: int) -> dict[str, list[float]]:
-    """Milliseconds of each contender, in turn; the first round warms up and is dropped."""
+def rounds(
+    figures: harness.Figures, found: Sequence[Contender], name: str, query: str, passages: Sequence[str], count: int
+) -> dict[str, list[float]]:
+    """Milliseconds of each contender over the workload of that name, in turn; what is kept is not asked again."""
     times: dict[str, list[float]] = {each.name: [] for each in found}
-    for number in range(count + 1):
+    for number in range(count):
         for each in found:
-            time.sleep(PAUSE_SECONDS)
-            answer = each.ask(query, passages)
-            if number:
-                times[each.name] += answer["ms"]
+            times[each.name].append(
+                figures.take(
+                    f"{name}, round {number}, {each.name}",
+                    lambda each=each: each.ask_warm(name, query, passages)["ms"][0],
+                )
+            )
     return times
 
 
@@ -118,36 +167,12 @@ def spread(times: Mapping[str, list[float]]) -> dict[str, dict[str, float]]:
     }
 
 
+def pair_lengths(tokenizer: Tokenizer, query: str, passages: Sequence[str]) -> np.ndarray:
+    """Tokens of each pair as every contender reads it, int64."""
+    asked = len(tokenizer.encode(query)) + SPECIAL
+    return np.array([min(asked + len(ids), LONGEST) for ids in tokenizer.encode_batch(passages)])
+
+
 def top(scores: Sequence[float], count: int) -> list[int]:
     """Places of the highest scores, best first."""
     return np.argsort(-np.asarray(scores), kind="stable")[:count].tolist()
-
-
-def _start(name: str, venv: str, args: Sequence[str], chosen: argparse.Namespace) -> Contender:
-    python = Path(sys.executable) if not venv else chosen.venvs / venv / "bin" / "python"
-    if not python.exists():
-        raise RuntimeError(f"no environment {venv!r}")
-    offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}
-    process = subprocess.Popen(
-        [str(python), str(PEERS / "worker.py"), *args],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **offline, **({"PYTHONPATH": ""} if venv else {})},
-    )
-    facts = _line(process)
-    print(f"{name}: loaded in {facts['load_s']:.1f} s", file=sys.stderr)
-    return Contender(name, process, facts)
-
-
-def _line(process: subprocess.Popen[str]) -> dict[str, Any]:
-    assert process.stdout is not None
-    assert process.stderr is not None
-    line = process.stdout.readline()
-    if not line:
-        process.wait()
-        told = process.stderr.read().strip().splitlines() or ["it ended without a word"]
-        raise RuntimeError(told[-1])
-    found: dict[str, Any] = json.loads(line)
-    return found

@@ -26,13 +26,17 @@ def main() -> None:
     loads = harness.workloads(chosen.text)
     query, passages = loads["mix"]
     long = loads["p200"][1][:LONG]
-    with contenders.running(chosen) as (found, missing):
-        results = {each.name: _changes(each, query, passages, long) for each in found}
+    figures = harness.Figures("determinism", chosen.work, {"threads": chosen.threads})
+    with contenders.running(chosen, figures) as (found, missing):
+        results = {
+            each.name: figures.take(each.name, lambda each=each: _changes(each, query, passages, long))
+            for each in found
+        }
     single = argparse.Namespace(**{**vars(chosen), "threads": 1})
-    with contenders.running(single) as (found, _):
+    with contenders.running(single, figures) as (found, _):
         for each in found:
-            whole = results[each.name].pop("scores")
-            results[each.name]["one thread"] = _change(whole, each.ask(query, passages)["scores"])
+            alone = figures.take(f"one thread, {each.name}", lambda each=each: each.ask(query, passages)["scores"])
+            results[each.name]["one thread"] = _change(results[each.name].pop("scores"), alone)
     harness.finish("determinism", {"contenders": results, "not run": missing}, {"threads": chosen.threads}, chosen.json)
 
 

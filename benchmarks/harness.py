@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import json
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Mapping
 from importlib import metadata
@@ -34,6 +36,46 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     options.add_argument("--rounds", type=int, default=9)
     options.add_argument("--threads", type=int, default=None)
     return options
+
+
+class Figures:
+    """Figures that outlive the run that took them, so that a run that was stopped goes on with those it lacks.
+
+    They are appended to ``folder/<benchmark>.jsonl``, below a line with the machine and settings that they hold for.
+    Without a folder nothing is kept.
+    """
+
+    def __init__(self, name: str, folder: Path | None, settings: Mapping[str, Any]) -> None:
+        self._path = folder / f"{name}.jsonl" if folder else None
+        self._kept: dict[str, Any] = {}
+        identity = {"machine": machine(), "settings": dict(settings)}
+        if self._path is None:
+            return
+        if not self._path.exists():
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._append("identity", identity)
+        for line in self._path.read_text(encoding="utf-8").splitlines():
+            with contextlib.suppress(json.JSONDecodeError):  # a line that was cut short
+                self._kept.update([json.loads(line)])
+        if self._kept["identity"] != identity:
+            sys.exit(f"{self._path}: taken on another machine or with other settings; remove it to begin anew")
+
+    def take(self, name: str, measure: Callable[[], Any]) -> Any:
+        """The figure of that name: the kept one, or what ``measure`` gives, kept from now on."""
+        if name not in self._kept:
+            self._kept[name] = measure()
+            self._append(name, self._kept[name])
+        return self._kept[name]
+
+    def _append(self, name: str, value: Any) -> None:
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"\n{json.dumps([name, value])}\n")
+
+
+def add_work(options: argparse.ArgumentParser) -> None:
+    """The option of benchmarks that can be continued."""
+    options.add_argument("--work", type=Path, help="folder that figures are kept in; a later run goes on from there")
 
 
 def workloads(path: Path) -> dict[str, tuple[str, list[str]]]:

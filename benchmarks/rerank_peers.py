@@ -1,104 +1,160 @@
 """How long do rerankers take over the same 20 passages, and do they agree?
 
 Every contender has the same weights, threads and pairs, runs in its own process, and takes turns with the others.
-Besides cut text (p60, mix, p200) it reranks the first stage's top 20 of labelled queries, where nDCG@10 and agreement
-of the top 3 with fp32 stand beside the time.
+Besides cut text (p60, mix, p200) it reranks the first stage's top 20 of labelled queries: some are timed, and over all
+of them nDCG@10 and agreement of the top 3 with fp32 stand beside the time.
 
     python benchmarks/rerank_peers.py --text CORPUS.jsonl.gz --models DIR --venvs DIR --collection DIR ... --json FILE
+
+Scores need no quiet machine: with --work, `--scores-only` gathers them, and a later run adds the times.
 """
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 import collection as collections
 import contenders
 import harness
-from contenders import PAUSE_SECONDS, Contender
-from runoff import models
+from contenders import Contender
+from peak import Peak, operations
+from runoff import models, threads
 from runoff.encoder import BiEncoder
 from runoff.evaluate import ndcg
 from runoff.tokenizer import Tokenizer
 
-# Shape of ms-marco-MiniLM-L-12-v2: layers, hidden size, inner size of the feed-forward part.
-LAYERS, HIDDEN, INNER = 12, 384, 1536
-LONGEST = 512
+DEPTH = 20
+
+
+@dataclass(frozen=True)
+class List:
+    """A labelled query and its first stage's best, best first."""
+
+    key: str
+    query: str
+    ids: Sequence[str]
+    texts: Sequence[str]
+    judged: dict[str, int]
 
 
 def main() -> None:
     options = contenders.options(__doc__)
     options.add_argument("--collection", type=Path, nargs="*", default=[])
-    options.add_argument("--queries", type=int, default=12, help="labelled queries of each collection")
+    options.add_argument("--queries", type=int, default=20, help="labelled queries of each collection")
+    options.add_argument("--timed", type=int, default=6, help="how many of them are timed")
+    options.add_argument("--scores-only", action="store_true", help="stop once the scores are kept")
     chosen = options.parse_args()
-    tokenizer = Tokenizer.load(models.find(models.DEFAULT_CROSS_ENCODER).tokenizer_path)
-    real = {folder.name: _real(folder, chosen.queries) for folder in chosen.collection}
-    with contenders.running(chosen) as (found, missing):
+    budget = threads.budget(chosen.threads)
+    figures = harness.Figures("rerank_peers", chosen.work, {"threads": budget, "queries": chosen.queries})
+    real = {folder.name: _lists(figures, folder, chosen.queries) for folder in chosen.collection}
+    with contenders.running(chosen, figures) as (found, missing):
+        if chosen.scores_only:
+            for each in found:
+                _scores(figures, each, real)
+                each.stop()
+            return
+        peak = figures.take("peak", lambda: Peak().operations_per_second(budget))
+        facts = {each.name: figures.take(f"load, {each.name}", each.start) for each in found}
         results: dict[str, Any] = {}
-        for name, (query, passages) in harness.workloads(chosen.text).items():
-            results[name] = _cut(found, tokenizer, query, passages, chosen.rounds)
+        count = Count(peak)
+        workloads = harness.workloads(chosen.text)
+        for name, (query, passages) in workloads.items():
+            times = contenders.rounds(figures, found, name, query, passages, chosen.rounds)
+            results[name] = count.table(times, [(query, passages)] * chosen.rounds)
+        for each in found:
+            most = figures.take(f"resident, {each.name}", lambda each=each: each.ask(*workloads["p200"])["rss_mib"])
+            facts[each.name]["most_mib"] = most
         for name, lists in real.items():
-            results[f"real {name}"] = _labelled(found, lists)
-        facts = {each.name: each.facts for each in found}
-    settings = {"rounds": chosen.rounds, "threads": chosen.threads, "queries": chosen.queries}
+            timed = lists[: chosen.timed]
+            times = _times(figures, found, name, timed)
+            results[f"real {name}"] = count.table(times, [(one.query, one.texts) for one in timed])
+        scores = {each.name: _scores(figures, each, real) for each in found}
+    for name, lists in real.items():
+        results[f"real {name}"]["queries"] = len(lists)
+        for contender, row in results[f"real {name}"]["contenders"].items():
+            row |= _quality(lists, scores[contender][name], scores.get(contenders.REFERENCE, {}).get(name))
+    settings = {"rounds": chosen.rounds, "threads": budget, "queries": chosen.queries, "timed": chosen.timed}
     record = {"workloads": results, "contenders": facts, "not run": missing}
-    harness.finish("rerank_peers", record, settings, chosen.json)
+    harness.finish("rerank_peers", record, {**settings, "peak": peak / 1e9}, chosen.json)
 
 
-def operations(lengths: list[int]) -> int:
-    """Useful operations, 2 x multiply-adds, of linear layers and attention over sequences of these many tokens."""
-    linear = LAYERS * (4 * HIDDEN * HIDDEN + 2 * HIDDEN * INNER)
-    return sum(2 * (length * linear + LAYERS * 2 * length * length * HIDDEN) for length in lengths)
+class Count:
+    """Adds tokens and useful operations a second to times."""
+
+    def __init__(self, peak: float) -> None:
+        self._peak = peak
+        self._artifact = models.find(models.DEFAULT_CROSS_ENCODER)
+        self._tokenizer = Tokenizer.load(self._artifact.tokenizer_path)
+
+    def table(self, times: Mapping[str, list[float]], asked: Sequence[tuple[str, Sequence[str]]]) -> dict[str, Any]:
+        """A row for each contender, and the tokens of the lists that it was asked, one for each of its times."""
+        lengths = [contenders.pair_lengths(self._tokenizer, *each) for each in asked]
+        rows = contenders.spread(times)
+        for name, row in rows.items():
+            pairs = list(zip(lengths, times[name], strict=True))
+            row["tokens_per_s"] = median(each.sum() / ms for each, ms in pairs) * 1e3
+            row["peak share"] = median(operations(self._artifact, each) / ms for each, ms in pairs) * 1e3 / self._peak
+        return {"tokens": round(mean(int(each.sum()) for each in lengths)), "timed": len(lengths), "contenders": rows}
 
 
-def _lengths(tokenizer: Tokenizer, query: str, passages: list[str]) -> list[int]:
-    asked = len(tokenizer.encode(query)) + 3
-    return [min(asked + len(ids), LONGEST) for ids in tokenizer.encode_batch(passages)]
-
-
-def _cut(found: list[Contender], tokenizer: Tokenizer, query: str, passages: list[str], rounds: int) -> dict[str, Any]:
-    lengths = _lengths(tokenizer, query, passages)
-    times = contenders.spread(contenders.rounds(found, query, passages, rounds))
-    for row in times.values():
-        row["tokens_per_s"] = sum(lengths) / row["median_ms"] * 1e3
-        row["useful_gops"] = operations(lengths) / row["median_ms"] / 1e6
-    return {"tokens": sum(lengths), "contenders": times}
-
-
-def _real(folder: Path, count: int) -> list[tuple[str, list[str], list[str], dict[str, int]]]:
-    """Query, texts and ids of its top 20, and judgements."""
+def _lists(figures: harness.Figures, folder: Path, count: int) -> list[List]:
     data = collections.load(folder)
     queries = data.sample(count, harness.SEED)
-    nearest = collections.candidates(data, queries, BiEncoder.load(), 20)
+    nearest = figures.take(
+        f"candidates, {folder.name}", lambda: collections.candidates(data, queries, BiEncoder.load(), DEPTH)
+    )
     return [
-        (data.queries[key], [data.documents[name] for name in nearest[key]], nearest[key], dict(data.relevant[key]))
+        List(
+            key,
+            data.queries[key],
+            nearest[key],
+            [data.documents[name] for name in nearest[key]],
+            dict(data.relevant[key]),
+        )
         for key in queries
     ]
 
 
-def _labelled(found: list[Contender], lists: list[tuple[str, list[str], list[str], dict[str, int]]]) -> dict[str, Any]:
-    scores: dict[str, list[list[float]]] = {each.name: [] for each in found}
+def _times(
+    figures: harness.Figures, found: Sequence[Contender], name: str, lists: Sequence[List]
+) -> dict[str, list[float]]:
+    """Milliseconds of each contender over each list, in turn."""
     times: dict[str, list[float]] = {each.name: [] for each in found}
-    for query, texts, _, _ in lists:
-        for each in found:
-            time.sleep(PAUSE_SECONDS)
-            answer = each.ask(query, texts)
-            scores[each.name].append(answer["scores"])
-            times[each.name] += answer["ms"]
-    rows = contenders.spread(times)
-    for name, row in rows.items():
-        orders = [contenders.top(each, 20) for each in scores[name]]
-        rankings = [[ids[place] for place in order] for order, (_, _, ids, _) in zip(orders, lists, strict=True)]
-        row["ndcg@10"] = mean(ndcg(each, judged, 10) for each, (_, _, _, judged) in zip(rankings, lists, strict=True))
-        if contenders.REFERENCE in scores:
-            same = [
-                len(set(order[:3]) & set(contenders.top(fp32, 3))) / 3
-                for order, fp32 in zip(orders, scores[contenders.REFERENCE], strict=True)
-            ]
-            row["top 3 as fp32"] = mean(same)
-    return {"queries": len(lists), "contenders": rows}
+    for one in lists:
+        for each, row in contenders.rounds(figures, found, f"{name} {one.key}", one.query, one.texts, 1).items():
+            times[each] += row
+    return times
+
+
+def _scores(
+    figures: harness.Figures, each: Contender, real: Mapping[str, Sequence[List]]
+) -> dict[str, list[list[float]]]:
+    """Scores of each list of each collection."""
+    return {
+        name: [
+            figures.take(
+                f"scores, {name} {one.key}, {each.name}", lambda one=one: each.ask(one.query, one.texts)["scores"]
+            )
+            for one in lists
+        ]
+        for name, lists in real.items()
+    }
+
+
+def _quality(
+    lists: Sequence[List], scores: Sequence[Sequence[float]], reference: Sequence[Sequence[float]] | None
+) -> dict[str, float]:
+    orders = [contenders.top(each, DEPTH) for each in scores]
+    ranked = [[one.ids[place] for place in order] for order, one in zip(orders, lists, strict=True)]
+    found = {"ndcg@10": mean(ndcg(each, one.judged, 10) for each, one in zip(ranked, lists, strict=True))}
+    if reference:
+        best = [set(contenders.top(each, 3)) for each in reference]
+        found["top 3 as fp32"] = mean(len(set(order[:3]) & top) / 3 for order, top in zip(orders, best, strict=True))
+    return found
 
 
 if __name__ == "__main__":
