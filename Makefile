@@ -49,14 +49,16 @@ wheel: $(VENV)/.installed
 
 # DATA is a folder of labelled collections; STOCK and FP32 are described in docs/models.md, MODELS in benchmarks/README.md,
 # BI_ENCODER is a folder with the checkpoint of all-MiniLM-L6-v2.
+# What was measured is kept in WORK, so that a run that was stopped goes on; remove it to measure anew.
 PEERS ?= .peers
+WORK ?= .bench
 TEXT = $(DATA)/nq_passages/corpus.jsonl.gz
-CONTEST = --text $(TEXT) --models $(MODELS) --venvs $(PEERS)
+CONTEST = --text $(TEXT) --models $(MODELS) --venvs $(PEERS) --work $(WORK)
 bench: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/assembly.py --text $(DATA)/nq_passages/corpus.jsonl.gz --json benchmarks/results/assembly.json
 	$(BIN)/python benchmarks/rerank_plan.py --text $(DATA)/nq_passages/corpus.jsonl.gz --stock $(STOCK) --json benchmarks/results/rerank_plan.json
 	$(BIN)/python benchmarks/first_answer.py --json benchmarks/results/first_answer.json
-	$(BIN)/python benchmarks/rerank_peers.py $(CONTEST) --collection $(DATA)/nq_passages $(DATA)/fiqa_test --json benchmarks/results/rerank_peers.json
+	$(BIN)/python benchmarks/rerank_peers.py $(CONTEST) --collection $(addprefix $(DATA)/,nq_passages fiqa_test scifact) --json benchmarks/results/rerank_peers.json
 	$(BIN)/python benchmarks/determinism.py $(CONTEST) --json benchmarks/results/determinism.json
 	$(BIN)/python benchmarks/depth.py $(CONTEST) --json benchmarks/results/depth.json
 	$(BIN)/python benchmarks/concurrency.py $(CONTEST) --json benchmarks/results/concurrency.json

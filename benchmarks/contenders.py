@@ -78,11 +78,11 @@ class Contender:
         self._process.stdin.flush()
         return self._line()
 
-    def ask_warm(self, name: str, query: str, passages: Sequence[str]) -> dict[str, Any]:
-        """The same, asked once more beforehand where this process has not met the workload of that name."""
-        if self._process is None or name not in self._warm:
+    def ask_warm(self, kind: str, query: str, passages: Sequence[str]) -> dict[str, Any]:
+        """The same, asked once more beforehand where this process has not met that kind of workload."""
+        if kind not in self._warm:
             self.ask(query, passages)
-            self._warm.add(name)
+            self._warm.add(kind)
         return self.ask(query, passages)
 
     def stop(self) -> None:
@@ -143,18 +143,26 @@ def running(chosen: argparse.Namespace, figures: harness.Figures) -> Iterator[tu
 
 
 def rounds(
-    figures: harness.Figures, found: Sequence[Contender], name: str, query: str, passages: Sequence[str], count: int
+    figures: harness.Figures,
+    found: Sequence[Contender],
+    name: str,
+    query: str,
+    passages: Sequence[str],
+    count: int,
+    kind: str = "",
 ) -> dict[str, list[float]]:
-    """Milliseconds of each contender over the workload of that name, in turn; what is kept is not asked again."""
+    """Milliseconds of each contender over the workload of that name, in turn; what is kept is not asked again.
+
+    A process warms up on the first workload of a ``kind``, by default on each.
+    """
     times: dict[str, list[float]] = {each.name: [] for each in found}
     for number in range(count):
         for each in found:
-            times[each.name].append(
-                figures.take(
-                    f"{name}, round {number}, {each.name}",
-                    lambda each=each: each.ask_warm(name, query, passages)["ms"][0],
-                )
+            figure = figures.take(
+                f"{name}, round {number}, {each.name}",
+                lambda each=each: each.ask_warm(kind or name, query, passages)["ms"][0],
             )
+            times[each.name].append(figure)
     return times
 
 

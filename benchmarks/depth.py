@@ -21,7 +21,7 @@ from peak import operations
 from runoff import models, threads
 from runoff.tokenizer import Tokenizer
 
-DEPTHS = (5, 10, 20, 50, 100, 200)
+DEPTHS = (5, 10, 20, 50, 200)
 WORDS = (8, 24, 48, 96, 192, 384)
 USUAL_WORDS, USUAL_DEPTH = 60, 20
 

@@ -6,7 +6,7 @@ of them nDCG@10 and agreement of the top 3 with fp32 stand beside the time.
 
     python benchmarks/rerank_peers.py --text CORPUS.jsonl.gz --models DIR --venvs DIR --collection DIR ... --json FILE
 
-Scores need no quiet machine: with --work, `--scores-only` gathers them, and a later run adds the times.
+Scores need no quiet machine: with --work, `--part scores` gathers them, and another run the times.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def main() -> None:
     options = contenders.options(__doc__)
     options.add_argument("--collection", type=Path, nargs="*", default=[])
     options.add_argument("--queries", type=int, default=20, help="labelled queries of each collection")
-    options.add_argument("--timed", type=int, default=6, help="how many of them are timed")
-    options.add_argument("--scores-only", action="store_true", help="stop once the scores are kept")
+    options.add_argument("--timed", type=int, default=4, help="how many of them are timed")
+    options.add_argument("--part", choices=("times", "scores"), help="keep figures of one kind, for a later run")
     chosen = options.parse_args()
     budget = threads.budget(chosen.threads)
     figures = harness.Figures("rerank_peers", chosen.work, {"threads": budget, "queries": chosen.queries})
     real = {folder.name: _lists(figures, folder, chosen.queries) for folder in chosen.collection}
     with contenders.running(chosen, figures) as (found, missing):
-        if chosen.scores_only:
+        if chosen.part == "scores":
             for each in found:
                 _scores(figures, each, real)
                 each.stop()
@@ -72,6 +72,8 @@ def main() -> None:
             timed = lists[: chosen.timed]
             times = _times(figures, found, name, timed)
             results[f"real {name}"] = count.table(times, [(one.query, one.texts) for one in timed])
+        if chosen.part == "times":
+            return
         scores = {each.name: _scores(figures, each, real) for each in found}
     for name, lists in real.items():
         results[f"real {name}"]["queries"] = len(lists)
@@ -125,8 +127,9 @@ def _times(
     """Milliseconds of each contender over each list, in turn."""
     times: dict[str, list[float]] = {each.name: [] for each in found}
     for one in lists:
-        for each, row in contenders.rounds(figures, found, f"{name} {one.key}", one.query, one.texts, 1).items():
-            times[each] += row
+        asked = contenders.rounds(figures, found, f"{name} {one.key}", one.query, one.texts, 1, kind=name)
+        for contender, row in asked.items():
+            times[contender] += row
     return times
 
 
