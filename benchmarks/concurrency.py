@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _asked(each: Contender, query: str, passages: list[str], callers: int, queries: int) -> dict[str, Any]:
-    each.ask_warm("p60", query, passages[:1])
+    each.warm_up(query, passages)
     return each.ask(query, passages, callers, max(queries // callers, 1))
 
 

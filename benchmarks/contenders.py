@@ -49,7 +49,7 @@ class Contender:
         self.name = name
         self._command, self._environment = command, environment
         self._process: subprocess.Popen[str] | None = None
-        self._warm: set[str] = set()
+        self._warm = False
 
     def start(self) -> dict[str, Any]:
         """Start afresh; what it says once it is loaded: ``load_s``, ``versions``, ``rss_mib``.
@@ -76,14 +76,13 @@ class Contender:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
+        self._warm = True
         return self._line()
 
-    def ask_warm(self, kind: str, query: str, passages: Sequence[str]) -> dict[str, Any]:
-        """The same, asked once more beforehand where this process has not met that kind of workload."""
-        if kind not in self._warm:
+    def warm_up(self, query: str, passages: Sequence[str]) -> None:
+        """Ask once, unless this process was asked before. Later shapes are new to it, as they are in use."""
+        if not self._warm:
             self.ask(query, passages)
-            self._warm.add(kind)
-        return self.ask(query, passages)
 
     def stop(self) -> None:
         """End the process."""
@@ -91,7 +90,7 @@ class Contender:
             self._process.kill()
             self._process.wait()
         self._process = None
-        self._warm.clear()
+        self._warm = False
 
     def _line(self) -> dict[str, Any]:
         assert self._process is not None
@@ -143,25 +142,19 @@ def running(chosen: argparse.Namespace, figures: harness.Figures) -> Iterator[tu
 
 
 def rounds(
-    figures: harness.Figures,
-    found: Sequence[Contender],
-    name: str,
-    query: str,
-    passages: Sequence[str],
-    count: int,
-    kind: str = "",
+    figures: harness.Figures, found: Sequence[Contender], name: str, query: str, passages: Sequence[str], count: int
 ) -> dict[str, list[float]]:
-    """Milliseconds of each contender over the workload of that name, in turn; what is kept is not asked again.
+    """Milliseconds of each contender over the workload of that name, in turn; what is kept is not asked again."""
 
-    A process warms up on the first workload of a ``kind``, by default on each.
-    """
+    def timed(each: Contender) -> float:
+        each.warm_up(query, passages)
+        taken: float = each.ask(query, passages)["ms"][0]
+        return taken
+
     times: dict[str, list[float]] = {each.name: [] for each in found}
     for number in range(count):
         for each in found:
-            figure = figures.take(
-                f"{name}, round {number}, {each.name}",
-                lambda each=each: each.ask_warm(kind or name, query, passages)["ms"][0],
-            )
+            figure = figures.take(f"{name}, round {number}, {each.name}", lambda each=each: timed(each))
             times[each.name].append(figure)
     return times
 

@@ -32,20 +32,33 @@ def main() -> None:
     options = harness.parser(__doc__)
     options.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000])
     options.add_argument("--venvs", type=Path, required=True)
+    harness.add_work(options)
     chosen = options.parse_args()
+    figures = harness.Figures("first_stage", chosen.work, {"queries": QUERIES, "k": K})
     results: dict[str, dict[str, Any]] = {}
     missing: dict[str, str] = {}
     for size in chosen.sizes:
         for name, venv in INDEXES.items():
             python = chosen.venvs / venv / "bin" / "python" if venv else Path(sys.executable)
-            run = subprocess.run(
-                [str(python), __file__, "worker", name, str(size)], capture_output=True, text=True, check=False
-            )
-            if run.returncode:
-                missing[name] = (run.stderr.strip().splitlines() or ["no word"])[-1]
-            else:
-                results.setdefault(str(size), {})[name] = json.loads(run.stdout)
+            try:
+                row = figures.take(
+                    f"{size}, {name}", lambda name=name, size=size, python=python: run(python, name, size)
+                )
+                results.setdefault(str(size), {})[name] = row
+            except RuntimeError as error:
+                missing[name] = str(error)
     harness.finish("first_stage", {"sizes": results, "not run": missing}, {"queries": QUERIES, "k": K}, chosen.json)
+
+
+def run(python: Path, name: str, size: int) -> dict[str, float]:
+    """The figures of one index, from a process of its own."""
+    told = subprocess.run(
+        [str(python), __file__, "worker", name, str(size)], capture_output=True, text=True, check=False
+    )
+    if told.returncode:
+        raise RuntimeError((told.stderr.strip().splitlines() or ["no word"])[-1])
+    found: dict[str, float] = json.loads(told.stdout)
+    return found
 
 
 def worker(name: str, size: int) -> None:

@@ -44,8 +44,8 @@ class List:
 def main() -> None:
     options = contenders.options(__doc__)
     options.add_argument("--collection", type=Path, nargs="*", default=[])
-    options.add_argument("--queries", type=int, default=20, help="labelled queries of each collection")
-    options.add_argument("--timed", type=int, default=4, help="how many of them are timed")
+    options.add_argument("--queries", type=int, default=10, help="labelled queries of each collection")
+    options.add_argument("--timed", type=int, default=3, help="how many of them are timed")
     options.add_argument("--part", choices=("times", "scores"), help="keep figures of one kind, for a later run")
     chosen = options.parse_args()
     budget = threads.budget(chosen.threads)
@@ -54,7 +54,7 @@ def main() -> None:
     with contenders.running(chosen, figures) as (found, missing):
         if chosen.part == "scores":
             for each in found:
-                _scores(figures, each, real)
+                _scores(figures, each, {name: lists[chosen.timed :] for name, lists in real.items()})
                 each.stop()
             return
         peak = figures.take("peak", lambda: Peak().operations_per_second(budget))
@@ -124,12 +124,20 @@ def _lists(figures: harness.Figures, folder: Path, count: int) -> list[List]:
 def _times(
     figures: harness.Figures, found: Sequence[Contender], name: str, lists: Sequence[List]
 ) -> dict[str, list[float]]:
-    """Milliseconds of each contender over each list, in turn."""
+    """Milliseconds of each contender over each list, in turn; the scores that came with them are kept too."""
+
+    def timed(each: Contender, one: List) -> float:
+        each.warm_up(one.query, one.texts)
+        answer = each.ask(one.query, one.texts)
+        figures.take(_key(name, one, each), lambda: answer["scores"])
+        taken: float = answer["ms"][0]
+        return taken
+
     times: dict[str, list[float]] = {each.name: [] for each in found}
     for one in lists:
-        asked = contenders.rounds(figures, found, f"{name} {one.key}", one.query, one.texts, 1, kind=name)
-        for contender, row in asked.items():
-            times[contender] += row
+        for each in found:
+            key = f"{name} {one.key}, {each.name}"
+            times[each.name].append(figures.take(key, lambda each=each, one=one: timed(each, one)))
     return times
 
 
@@ -139,13 +147,15 @@ def _scores(
     """Scores of each list of each collection."""
     return {
         name: [
-            figures.take(
-                f"scores, {name} {one.key}, {each.name}", lambda one=one: each.ask(one.query, one.texts)["scores"]
-            )
+            figures.take(_key(name, one, each), lambda one=one: each.ask(one.query, one.texts)["scores"])
             for one in lists
         ]
         for name, lists in real.items()
     }
+
+
+def _key(name: str, one: List, each: Contender) -> str:
+    return f"scores, {name} {one.key}, {each.name}"
 
 
 def _quality(
