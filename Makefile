@@ -48,10 +48,11 @@ wheel: $(VENV)/.installed
 	$(BIN)/python -m pip wheel --no-deps --wheel-dir dist .
 
 # DATA is a folder of labelled collections; STOCK and FP32 are described in docs/models.md, MODELS in benchmarks/README.md,
-# BI_ENCODER is a folder with the checkpoint of all-MiniLM-L6-v2.
+# BI_ENCODER is a folder with the checkpoint of all-MiniLM-L6-v2; FEEDS are feed files.
 # What was measured is kept in WORK, so that a run that was stopped goes on; remove it to measure anew.
 PEERS ?= .peers
 WORK ?= .bench
+FEEDS ?= src/runoff/demo/feed.xml
 TEXT = $(DATA)/nq_passages/corpus.jsonl.gz
 CONTEST = --text $(TEXT) --models $(MODELS) --venvs $(PEERS) --work $(WORK)
 bench: $(VENV)/.installed-test
@@ -62,10 +63,11 @@ bench: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/determinism.py $(CONTEST) --json benchmarks/results/determinism.json
 	$(BIN)/python benchmarks/depth.py $(CONTEST) --json benchmarks/results/depth.json
 	$(BIN)/python benchmarks/concurrency.py $(CONTEST) --json benchmarks/results/concurrency.json
-	$(BIN)/python benchmarks/first_stage.py --venvs $(PEERS) --json benchmarks/results/first_stage.json
+	$(BIN)/python benchmarks/first_stage.py --venvs $(PEERS) --work $(WORK) --json benchmarks/results/first_stage.json
 	$(BIN)/python benchmarks/fusion.py --collection $(addprefix $(DATA)/,nq_passages fiqa_test scifact) --json benchmarks/results/fusion.json
 	$(BIN)/python benchmarks/filters.py --json benchmarks/results/filters.json
-	$(BIN)/python benchmarks/end_to_end.py --collection $(DATA)/nq_passages --models $(MODELS) --bi-encoder $(BI_ENCODER) --venvs $(PEERS) --json benchmarks/results/end_to_end.json
+	$(BIN)/python benchmarks/end_to_end.py --collection $(DATA)/nq_passages --models $(MODELS) --bi-encoder $(BI_ENCODER) --venvs $(PEERS) --work $(WORK) --json benchmarks/results/end_to_end.json
+	$(BIN)/python benchmarks/ingest.py --feeds $(FEEDS) --bi-encoder $(BI_ENCODER) --venvs $(PEERS) --work $(WORK) --json benchmarks/results/ingest.json
 	$(BIN)/python benchmarks/serve.py --json benchmarks/results/serve.json
 	for part in time stream; do \
 	  $(BIN)/python benchmarks/caches.py --collections $(addprefix $(DATA)/,nq_passages fiqa_test) --part $$part \
@@ -100,7 +102,7 @@ RESULTS := benchmarks/results
 bench-native: $(VENV)/.installed
 	$(BIN)/python benchmarks/native.py --text $(TEXT) --stock $(STOCK) --fp32 $(FP32)/ms-marco-MiniLM-L-12-v2 \
 		--openvino $(OPENVINO) --rounds 5 --json $(RESULTS)/native.json
-	$(BIN)/python benchmarks/embedding.py --text $(TEXT) --rounds 1 --json $(RESULTS)/embedding.json
+	$(BIN)/python benchmarks/embedding.py --text $(TEXT) --json $(RESULTS)/embedding.json
 	$(BIN)/python benchmarks/footprint.py --rounds 3 --peer $(PEER) --bi-encoder $(BI_ENCODER) \
 		--cross-encoder $(RECOVERED) --json $(RESULTS)/footprint.json
 

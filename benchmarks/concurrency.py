@@ -1,7 +1,7 @@
 """What happens when several threads of one process rerank at once?
 
 1, 2, 4 and 8 caller threads, each reranking the same 20 passages of 60 words again and again: queries a second of all,
-and the p95 of one.
+the p95 of one, and how many ended in an error.
 
     python benchmarks/concurrency.py --text CORPUS.jsonl.gz --models DIR --venvs DIR --json FILE
 """
@@ -36,6 +36,7 @@ def main() -> None:
                 results.setdefault(each.name, {})[str(callers)] = {
                     "queries_per_s": len(answer["ms"]) / answer["wall_ms"] * 1e3,
                     "p95_ms": harness.percentile(answer["ms"], 95),
+                    "failed": callers * _repeats(chosen.queries, callers) - len(answer["ms"]),
                 }
     settings = {"queries": chosen.queries, "threads": budget}
     harness.finish("concurrency", {"contenders": results, "not run": missing}, settings, chosen.json)
@@ -43,7 +44,11 @@ def main() -> None:
 
 def _asked(each: Contender, query: str, passages: list[str], callers: int, queries: int) -> dict[str, Any]:
     each.warm_up(query, passages)
-    return each.ask(query, passages, callers, max(queries // callers, 1))
+    return each.ask(query, passages, callers, _repeats(queries, callers))
+
+
+def _repeats(queries: int, callers: int) -> int:
+    return max(queries // callers, 1)
 
 
 if __name__ == "__main__":

@@ -21,13 +21,14 @@ from runoff.session import Session
 from runoff.threads import Workers
 
 SIZES = (4, 16)
-SAMPLE = 200
+SAMPLE = 100
 
 
 def main() -> None:
     options = harness.parser(__doc__)
     options.add_argument("--text", type=Path, required=True)
-    options.add_argument("--chunks", type=int, default=2000)
+    options.add_argument("--chunks", type=int, default=400)
+    options.set_defaults(rounds=2)
     chosen = options.parse_args()
     count = threads.budget(chosen.threads)
     native, ort = (BiEncoder.load(backend=name, threads=count) for name in ("native", "onnxruntime"))
@@ -40,7 +41,7 @@ def main() -> None:
         **{f"batches of {size}": lambda some, size=size: padded.embed(some, size) for size in SIZES},
     }
     sample = tokens[:SAMPLE]
-    tried = harness.alternate({name: lambda plan=plan: plan(sample) for name, plan in plans.items()}, rounds=3)
+    tried = harness.alternate({name: lambda plan=plan: plan(sample) for name, plan in plans.items()}, rounds=1)
     best = min(tried, key=lambda name: tried[name]["median_ms"])
     contenders = {"native": lambda: native.embed(tokens), "onnxruntime": lambda: plans[best](tokens)}
     times = harness.alternate(contenders, chosen.rounds)

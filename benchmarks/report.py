@@ -57,8 +57,8 @@ printing.
 ABSENT = """## What is not measured here
 
 - flash-rerank: the package index has no distribution of it for this Python and platform.
-- Share of the int8 peak of the peers: useful GOPS stand in its place.
-- A million vectors, ingest of feeds by the byte, and the demo store end to end.
+- rerankers' and sentence-transformers' GPU paths, and ARM: this machine has neither.
+- A million vectors in the other libraries' indexes: docs/store.md has Runoff's own.
 """
 
 

@@ -9,12 +9,18 @@ RERANK = """## Rerankers over the same 20 passages
 
 Every contender has the same weights, pairs and threads, its own process and its best settings known to us, and takes
 turns with the others. They all tokenise the passages in every call; Runoff's search does not have to (see the token
-cache above), so this understates what a Runoff user sees. Times are medians. "As fp32" is how many of the first three
-are those of sentence-transformers in fp32, "useful GOPS" is 2 x multiply-adds over real tokens by the time.
+cache above), so this understates what a Runoff user sees. "Times native" is the median by Runoff native's. Tokens are
+real ones, without padding; the share is of the machine's int8 peak (above), counting useful operations only, so that
+the fp32 contenders are measured by a yardstick that they do not use. In the tables of labelled queries nDCG@10 and "as
+fp32", how many of the first three are those of sentence-transformers in fp32, are over all queries of that table, the
+times over the first few of them. So few queries tell no two contenders' nDCG apart: the section on 8 bits and
+docs/evaluation.md have more.
 
 Bias: we wrote the adapters (benchmarks/peers), we know our own library best, and only this machine was measured. The
-8-bit ONNX file is onnxruntime's dynamic quantisation, per tensor, as the published 8-bit files of this model are. On a
-CPU with other instructions the order may change: ask `runoff info` what yours has, and rerun.
+8-bit ONNX file is onnxruntime's dynamic quantisation, per tensor, as the published 8-bit files of this model are; the
+cross-encoder's fp32 weights were recovered from one of these (docs/models.md), which a contender in fp32 cannot gain
+from. OpenVINO's int8 comes from NNCF's default calibration with 40 pairs; on this CPU, without VNNI, OpenVINO is faster
+in fp32. On a CPU with other instructions the order may change: ask `runoff info` what yours has, and rerun.
 """
 DETERMINISM = """## Does a score depend on its batch?
 
@@ -25,25 +31,40 @@ FlashRank returns the sigmoid instead of the logit, so its smallest changes are 
 """
 DEPTH = """## Milliseconds a pair, over depth and length
 
-Passages of 60 words by the number of candidates, then 20 passages by their words. A reranker without fixed costs would
-show a level line over depth. Attention grows with the square of the length, so a line over words must bend upwards.
+Passages of 60 words by the number of candidates, then 20 passages by their words; the best of {rounds} rounds. Without
+fixed costs and waste, time would be in proportion to a pair's operations: a level line over depth, and over length one
+that bends upwards, since attention grows with the square of the length. In brackets is how near to its own line a
+contender is: operations a second as a share of its own best in the table.
 """
 CONCURRENCY = """## Several callers at once
 
 Queries a second of all callers together and p95 milliseconds of one, each reranking the same 20 passages of 60 words.
-With as many threads as processors one caller uses the machine already; what matters is that many do not lose much.
+With as many threads as processors one caller uses the machine already; what matters is that many do not lose much. A
+call that ended in an error counts for nothing and is told.
 """
 FIRST_STAGE = """## Vector indexes
 
-Unit vectors of 384 dimensions in clusters, one thread, recall@20 against the exact scan. Made vectors: real embeddings
-are more alike than these, which moves recall and time of every graph.
+Unit vectors of 384 dimensions in clusters, one thread, recall@20 against the exact scan; graphs with M = 16, breadth
+200 while building and 256 while searching. Made vectors: real embeddings are more alike than these, which moves recall
+and time of every graph. "MiB" is what the process grew by, with the index's own copy of the vectors where it makes one.
 """
-END_TO_END = """## Documents to index, question to prompt
+INGEST = """## Bytes of feeds to a searchable index
 
-The same chunks and questions through Runoff and through the script of the usual tutorial (benchmarks/peers/tutorial.py:
-sentence-transformers, exact FAISS index, CrossEncoder, tiktoken; fp32). Runoff commits to disk with checksums, keeps a
-lexical index too, and works in 8 bits; the script has everything in memory and in fp32. Like is not compared with like
-here, but what one gets with what one gets.
+{files} feed files, {bytes:,} bytes, models loaded before the clock starts, until a first search over vectors has
+answered. Runoff cleans and cuts at sentences, keeps metadata, token ids, a lexical index and checksums, and writes a
+store; the peer (benchmarks/peers/tutorial_ingest.py: feedparser, html.parser, sentence-transformers in fp32, FAISS)
+cuts every 200 words and writes texts and index. Their chunks differ: compare the seconds, or words a second.
+
+Bias: we wrote the peer's script. It runs fp32, which is what one gets by default; the rows of Runoff on onnxruntime
+show how much is due to 8 bits and how much to the native encoder.
+"""
+END_TO_END = """## Question to prompt
+
+The same questions over the same chunks and vectors through Runoff and through the script of the usual tutorial
+(benchmarks/peers/tutorial.py: sentence-transformers, exact FAISS index, CrossEncoder, tiktoken). Medians of {queries}
+questions of each stage, p95 in brackets. Runoff reads a store on disk, searches words too, reranks from cached tokens
+in 8 bits; the script has everything in memory and in fp32. Like is not compared with like here, but what one gets with
+what one gets. 100,000 chunks are those of {collection} and generated ones, whose vectors lie about real chunks' own.
 """
 
 
@@ -55,13 +76,23 @@ def sections(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mappin
         "depth": (DEPTH, _depth),
         "concurrency": (CONCURRENCY, _concurrency),
         "first_stage": (FIRST_STAGE, _first_stage),
+        "ingest": (INGEST, _ingest),
         "end_to_end": (END_TO_END, _end_to_end),
     }
     return [
-        (words, results[name], show(results[name]["results"]) + _missing(results[name]["results"]))
+        (
+            _filled(words, results[name]["settings"]),
+            results[name],
+            show(results[name]["results"]) + _missing(results[name]["results"]),
+        )
         for name, (words, show) in made.items()
         if name in results
     ]
+
+
+def _filled(words: str, settings: Mapping[str, Any]) -> str:
+    """The words with what they tell of the settings."""
+    return words.format(**{**settings, "files": len(settings.get("feeds", ()))})
 
 
 def table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
@@ -78,28 +109,29 @@ def _rerank(results: Mapping[str, Any]) -> str:
     parts = []
     for name, found in results["workloads"].items():
         real = "queries" in found
-        extra = ("nDCG@10", "top 3 as fp32") if real else ("tokens/s", "useful GOPS")
         rows = []
         for contender, row in found["contenders"].items():
-            told = (
-                (f"{row['ndcg@10']:.3f}", f"{row['top 3 as fp32']:.2f}" if "top 3 as fp32" in row else "-")
-                if real
-                else (f"{row['tokens_per_s']:.0f}", f"{row['useful_gops']:.0f}")
-            )
-            rows.append((contender, f"{row['median_ms']:.0f}", f"{row['p95_ms']:.0f}", f"{row['ratio']:.2f}", *told))
-        title = f"**{name}**, {found['queries']} queries" if real else f"**{name}**, {found['tokens']} tokens"
-        parts.append(f"{title}\n\n{table(('contender', 'p50 ms', 'p95 ms', 'to the first', *extra), rows)}")
+            times = (f"{row['median_ms']:.0f}", f"{row['p95_ms']:.0f}", f"{row['ratio']:.2f}")
+            told = [contender, *times, f"{row['tokens_per_s']:.0f}", f"{row['peak share']:.0%}"]
+            if real:
+                told += [f"{row['ndcg@10']:.3f}", f"{row['top 3 as fp32']:.2f}" if "top 3 as fp32" in row else "-"]
+            rows.append(told)
+        asked = f"{found['queries']} queries, {found['timed']} of them timed" if real else f"{found['timed']} rounds"
+        head = ("contender", "p50 ms", "p95 ms", "times native", "tokens/s", "share of the peak")
+        head += ("nDCG@10", "as fp32") if real else ()
+        parts.append(f"**{name}**, {found['tokens']} tokens, {asked}\n\n{table(head, rows)}")
     facts = [
         (
             name,
             f"{row['load_s']:.1f}",
             f"{row['rss_mib']:.0f}",
+            f"{row['most_mib']:.0f}",
             ", ".join(f"{k} {v}" for k, v in row["versions"].items()),
         )
         for name, row in results["contenders"].items()
     ]
-    parts.append(table(("contender", "load s", "resident MiB", "versions"), facts))
-    return "\n".join(parts)
+    head = ("contender", "load s", "MiB when loaded", "MiB at most, after p200", "versions")
+    return "\n".join([*parts, table(head, facts)])
 
 
 def _determinism(results: Mapping[str, Any]) -> str:
@@ -115,25 +147,30 @@ def _determinism(results: Mapping[str, Any]) -> str:
 
 
 def _depth(results: Mapping[str, Any]) -> str:
-    return "\n".join(
-        table(
-            ("contender", *results[axis]),
-            [
-                (name, *(f"{row[name]:.1f}" for row in results[axis].values()))
-                for name in next(iter(results[axis].values()))
-            ],
-        )
-        for axis in ("depth", "words")
-    )
+    return "\n".join(_line(results[axis], unit) for axis, unit in (("depth", "pairs"), ("words", "words")))
+
+
+def _line(points: Mapping[str, Any], unit: str) -> str:
+    """Milliseconds a pair along an axis, with each contender's operations a second as a share of its best."""
+    rows = []
+    for name in next(iter(points.values()))["ms a pair"]:
+        speeds = {point: row["operations"] / row["ms a pair"][name] for point, row in points.items()}
+        best = max(speeds.values())
+        cells = (f"{row['ms a pair'][name]:.1f} ({speeds[point] / best:.0%})" for point, row in points.items())
+        rows.append((name, *cells))
+    heads = (f"{point} {unit}, {row['tokens']:.0f} tokens each" for point, row in points.items())
+    return table(("contender", *heads), rows)
 
 
 def _concurrency(results: Mapping[str, Any]) -> str:
     callers = list(next(iter(results["contenders"].values())))
-    rows = [
-        (name, *(f"{row[count]['queries_per_s']:.2f} ({row[count]['p95_ms']:.0f})" for count in callers))
-        for name, row in results["contenders"].items()
-    ]
+    rows = [(name, *(_caller(row[count]) for count in callers)) for name, row in results["contenders"].items()]
     return table(("contender", *(f"{count} callers" for count in callers)), rows)
+
+
+def _caller(row: Mapping[str, Any]) -> str:
+    failed = f", {row['failed']} failed" if row["failed"] else ""
+    return f"{row['queries_per_s']:.2f} ({row['p95_ms']:.0f}){failed}"
 
 
 def _first_stage(results: Mapping[str, Any]) -> str:
@@ -150,22 +187,35 @@ def _first_stage(results: Mapping[str, Any]) -> str:
         for size, found in results["sizes"].items()
         for name, row in found.items()
     ]
-    return table(("vectors", "index", "recall@20", "p50 ms", "p95 ms", "build s", "MiB beside the vectors"), rows)
+    return table(("vectors", "index", "recall@20", "p50 ms", "p95 ms", "build s", "MiB"), rows)
+
+
+def _ingest(results: Mapping[str, Any]) -> str:
+    rows = [
+        (
+            name,
+            f"{row['seconds']:.1f}",
+            f"{row['chunks']:.0f}",
+            f"{row['words']:.0f}",
+            f"{row['chunks_per_s']:.1f}",
+            f"{row['words_per_s']:.0f}",
+            f"{row['kb_per_s']:.0f}",
+            f"{row['peak_mib']:.0f}",
+        )
+        for name, row in results.items()
+    ]
+    return table(("", "seconds", "chunks", "words", "chunks/s", "words/s", "kB of feed/s", "MiB at most"), rows)
 
 
 def _end_to_end(results: Mapping[str, Any]) -> str:
     stages = ("embed", "retrieve", "rerank", "prompt")
     rows = [
-        (
-            name,
-            f"{row['p50_ms']:.0f}",
-            f"{row['p95_ms']:.0f}",
-            *(f"{row['stages p50_ms'][stage]:.1f}" for stage in stages),
-            f"{row['chunks_per_s']:.0f}",
-            f"{row['rss_mib']:.0f}",
-        )
-        for name, row in results.items()
+        (name, side, *(_spread(row["stages"][stage]) for stage in stages), _spread(row), f"{row['rss_mib']:.0f}")
+        for name, sides in results.items()
+        for side, row in sides.items()
     ]
-    return table(
-        ("", "p50 ms", "p95 ms", *(f"{stage} ms" for stage in stages), "ingest, chunks/s", "resident MiB"), rows
-    )
+    return table(("store", "", *(f"{stage} ms" for stage in stages), "all ms", "MiB at most"), rows)
+
+
+def _spread(row: Mapping[str, float]) -> str:
+    return f"{row['p50_ms']:.1f} ({row['p95_ms']:.1f})"

@@ -1,9 +1,9 @@
-"""The script that a developer would write from the usual tutorial, as a contender for ingest.py and end_to_end.py.
+"""The script that a developer would write from the usual tutorial, as the contender of end_to_end.py.
 
-    python tutorial.py MODELS BI_ENCODER THREADS
+    python tutorial.py MODELS BI_ENCODER THREADS STORE
 
-Reads one JSON line with passages: embeds and indexes them. Then one line a question: finds, reranks, and builds a
-prompt. ``MODELS`` is the folder that prepare.py made, ``BI_ENCODER`` a folder with all-MiniLM-L6-v2.
+Indexes the vectors of STORE.npy over the texts of STORE.json. Then one JSON line a question: finds, reranks, and builds
+a prompt. ``MODELS`` is the folder that prepare.py made, ``BI_ENCODER`` a folder with all-MiniLM-L6-v2.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import os
 import resource
 import sys
 import time
+from pathlib import Path
 
 CANDIDATES, TOP, MAX_TOKENS = 20, 5, 6000
 
 
 def main() -> None:
-    models, bi_encoder, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    models, bi_encoder, threads, store = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     out, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
     import faiss
+    import numpy as np
     import tiktoken
     import torch
     from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -31,11 +33,9 @@ def main() -> None:
     reranker = CrossEncoder(f"{models}/checkpoint", device="cpu", max_length=512)
     encoding = tiktoken.get_encoding("cl100k_base")
 
-    texts = json.loads(sys.stdin.readline())
-    started = time.perf_counter()
+    texts = json.loads(Path(f"{store}.json").read_text(encoding="utf-8"))
     index = faiss.IndexFlatIP(embedder.get_sentence_embedding_dimension())
-    index.add(embedder.encode(texts, normalize_embeddings=True))
-    print(json.dumps({"ingest_s": time.perf_counter() - started}), file=out, flush=True)
+    index.add(np.load(f"{store}.npy"))
 
     for line in sys.stdin:
         question = json.loads(line)
