@@ -12,6 +12,7 @@ those of real chunks. `--prepare` makes the stores and stops; that needs no quie
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import resource
@@ -84,7 +85,7 @@ def _fill(engine: Engine, chosen: argparse.Namespace, data: collections.Collecti
     texts = generated.texts(list(data.documents.values()), count, harness.SEED)
     with engine.store.writer() as writer:
         for first in range(0, count, BLOCK):
-            some = [text for text, _ in zip(texts, range(min(BLOCK, count - first)), strict=False)]
+            some = list(itertools.islice(texts, BLOCK))
             noise = rng.standard_normal((len(some), real.shape[1]), np.float32) / np.sqrt(real.shape[1])
             vectors = real[rng.integers(0, len(real), len(some))] + SPREAD * noise
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -45,17 +45,18 @@ def main() -> None:
     options = contenders.options(__doc__)
     options.add_argument("--collection", type=Path, nargs="*", default=[])
     options.add_argument("--queries", type=int, default=10, help="labelled queries of each collection")
-    options.add_argument("--timed", type=int, default=3, help="how many of them are timed")
+    options.add_argument("--timed", type=int, default=5, help="how many of them are timed")
+    options.add_argument("--scored", type=int, help="how many of them are scored [all]")
     options.add_argument("--part", choices=("times", "scores"), help="keep figures of one kind, for a later run")
     chosen = options.parse_args()
     budget = threads.budget(chosen.threads)
     figures = harness.Figures("rerank_peers", chosen.work, {"threads": budget, "queries": chosen.queries})
     real = {folder.name: _lists(figures, folder, chosen.queries) for folder in chosen.collection}
+    scored = {name: lists[: chosen.scored] for name, lists in real.items()}
     with contenders.running(chosen, figures) as (found, missing):
         if chosen.part == "scores":
-            for each in found:
-                _scores(figures, each, {name: lists[chosen.timed :] for name, lists in real.items()})
-                each.stop()
+            for at in range(chosen.queries):
+                _scores(figures, found, {name: lists[at : at + 1] for name, lists in real.items()})
             return
         peak = figures.take("peak", lambda: Peak().operations_per_second(budget))
         facts = {each.name: figures.take(f"load, {each.name}", each.start) for each in found}
@@ -74,11 +75,11 @@ def main() -> None:
             results[f"real {name}"] = count.table(times, [(one.query, one.texts) for one in timed])
         if chosen.part == "times":
             return
-        scores = {each.name: _scores(figures, each, real) for each in found}
-    for name, lists in real.items():
+        scores = _scores(figures, found, scored)
+    for name, lists in scored.items():
         results[f"real {name}"]["queries"] = len(lists)
         for contender, row in results[f"real {name}"]["contenders"].items():
-            row |= _quality(lists, scores[contender][name], scores.get(contenders.REFERENCE, {}).get(name))
+            row |= _quality(lists, scores[name][contender], scores[name].get(contenders.REFERENCE))
     settings = {"rounds": chosen.rounds, "threads": budget, "queries": chosen.queries, "timed": chosen.timed}
     record = {"workloads": results, "contenders": facts, "not run": missing}
     harness.finish("rerank_peers", record, {**settings, "peak": peak / 1e9}, chosen.json)
@@ -142,16 +143,18 @@ def _times(
 
 
 def _scores(
-    figures: harness.Figures, each: Contender, real: Mapping[str, Sequence[List]]
-) -> dict[str, list[list[float]]]:
-    """Scores of each list of each collection."""
-    return {
-        name: [
-            figures.take(_key(name, one, each), lambda one=one: each.ask(one.query, one.texts)["scores"])
-            for one in lists
-        ]
-        for name, lists in real.items()
-    }
+    figures: harness.Figures, found: Sequence[Contender], real: Mapping[str, Sequence[List]]
+) -> dict[str, dict[str, list[list[float]]]]:
+    """Scores of each list, by collection and contender."""
+    scores: dict[str, dict[str, list[list[float]]]] = {name: {each.name: [] for each in found} for name in real}
+    for name, lists in real.items():
+        for one in lists:
+            for each in found:
+                answer = figures.take(
+                    _key(name, one, each), lambda each=each, one=one: each.ask(one.query, one.texts)["scores"]
+                )
+                scores[name][each.name].append(answer)
+    return scores
 
 
 def _key(name: str, one: List, each: Contender) -> str:
