@@ -45,7 +45,7 @@ def main() -> None:
     options = contenders.options(__doc__)
     options.add_argument("--collection", type=Path, nargs="*", default=[])
     options.add_argument("--queries", type=int, default=10, help="labelled queries of each collection")
-    options.add_argument("--timed", type=int, default=5, help="how many of them are timed")
+    options.add_argument("--timed", type=int, default=3, help="how many of them are timed")
     options.add_argument("--scored", type=int, help="how many of them are scored [all]")
     options.add_argument("--part", choices=("times", "scores"), help="keep figures of one kind, for a later run")
     chosen = options.parse_args()
