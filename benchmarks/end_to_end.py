@@ -49,7 +49,7 @@ def main() -> None:
     options.add_argument("--bi-encoder", type=Path, required=True)
     options.add_argument("--venvs", type=Path, required=True)
     options.add_argument("--chunks", type=int, default=100_000, help="of the large store")
-    options.add_argument("--queries", type=int, default=12)
+    options.add_argument("--queries", type=int, default=10)
     options.add_argument("--prepare", action="store_true", help="make the stores and stop")
     harness.add_work(options)
     chosen = options.parse_args()
