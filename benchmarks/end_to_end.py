@@ -160,7 +160,7 @@ class _Side:
 def worker(folder: Path, budget: int) -> Iterator[dict[str, Any]]:
     """Runoff's side."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:budget])
-    with Engine.open(folder, threads=budget) as engine:
+    with Engine.open(folder, threads=budget, cache_bytes=0) as engine:
         for line in sys.stdin:
             question = json.loads(line)
             result = engine.search(question, TOP)
