@@ -132,7 +132,7 @@ docs: $(VENV)/.installed
 	$(BIN)/python benchmarks/deadlines_page.py
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info src/runoff/*.so src/_native/pairs.c src/_native/bm25.c src/_native/scan.c
+	rm -rf $(VENV) build dist src/*.egg-info src/runoff/*.so src/_native/pairs.c src/_native/bm25.c src/_native/scan.c src/_native/hnsw.c
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

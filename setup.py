@@ -49,6 +49,7 @@ setup(
             extension("_pairs", "pairs.pyx"),
             extension("_bm25", "bm25.pyx"),
             extension("_scan", "scan.pyx"),
+            extension("_hnsw", "hnsw.pyx"),
             extension("_encoder", "_encoder.pyx", *ENCODER),
         ],
         compiler_directives=DIRECTIVES,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from runoff import _scan
 from runoff import index as vector_index
-from runoff.index import Graph, VectorIndex, build_graph, load_graph, plan_graph
+from runoff.graph import Graph, build
+from runoff.index import VectorIndex, plan_graph
 from runoff.manifest import Part
 
 DIMENSIONS = 32
@@ -46,14 +45,9 @@ def test_equal_scores_are_ordered_by_row() -> None:
     assert rows.tolist() == [0, 1, 2, 3]
 
 
-def graphs(folder: Path, vectors: NDArray[np.float16], *ends: int) -> list[Graph]:
-    """Saved and loaded graphs that end at the given rows, each made by itself."""
-    made = []
-    for first, last in zip((0, *ends), ends, strict=False):
-        path = folder / f"graph-{last}"
-        build_graph(vectors[:last], first, None, None).save_index(str(path))
-        made.append(load_graph(path, Part(path.name, first, last), DIMENSIONS))
-    return made
+def graphs(vectors: NDArray[np.float16], *ends: int) -> list[Graph]:
+    """Graphs that end at the given rows, each made by itself."""
+    return [build(vectors[:last], first) for first, last in zip((0, *ends), ends, strict=False)]
 
 
 @pytest.fixture
@@ -74,21 +68,21 @@ def recall(index: VectorIndex, alive: NDArray[np.bool_], allowed: NDArray[np.boo
 
 @pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize("ends", [(2500,), (1000, 2500), (1000, 1500, 2000)])
-def test_graphs_and_tail_together_find_what_exact_search_finds(tmp_path: Path, ends: tuple[int, ...]) -> None:
+def test_graphs_and_tail_together_find_what_exact_search_finds(ends: tuple[int, ...]) -> None:
     vectors = unit(3000, 5)
     alive = np.random.default_rng(6).random(3000) < 0.8
-    index = VectorIndex(vectors, alive, graphs(tmp_path, vectors, *ends))
+    index = VectorIndex(vectors, alive, graphs(vectors, *ends))
     assert index.method == "hnsw"
     assert recall(index, alive) >= 0.98
 
 
 @pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.01])
-def test_a_filter_gets_as_many_rows_as_there_are_whatever_its_width(tmp_path: Path, share: float) -> None:
+def test_a_filter_gets_as_many_rows_as_there_are_whatever_its_width(share: float) -> None:
     vectors = unit(3000, 5)
     alive = np.random.default_rng(6).random(3000) < 0.8
     allowed = np.random.default_rng(7).random(3000) < share
-    index = VectorIndex(vectors, alive, graphs(tmp_path, vectors, 2000, 2800))
+    index = VectorIndex(vectors, alive, graphs(vectors, 2000, 2800))
     assert recall(index, alive, allowed) >= 0.98
     for k in (1, 20, 5000):
         rows, scores = index.search(vectors[0].astype(np.float32), k, allowed)
@@ -97,13 +91,10 @@ def test_a_filter_gets_as_many_rows_as_there_are_whatever_its_width(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("narrow")
-def test_a_graph_that_was_continued_finds_what_exact_search_finds(tmp_path: Path) -> None:
+def test_a_graph_that_was_continued_finds_what_exact_search_finds() -> None:
     vectors, alive = unit(3000, 5), np.ones(3000, dtype=bool)
-    old, new = tmp_path / "old", tmp_path / "new"
-    build_graph(vectors[:2000], 500, None, None).save_index(str(old))
-    build_graph(vectors, 500, old, Part("old", 500, 2000)).save_index(str(new))
-    first = graphs(tmp_path, vectors, 500)
-    index = VectorIndex(vectors, alive, [*first, load_graph(new, Part("new", 500, 3000), DIMENSIONS)])
+    continued = build(vectors, 500, build(vectors[:2000], 500))
+    index = VectorIndex(vectors, alive, [*graphs(vectors, 500), continued])
     assert recall(index, alive) >= 0.98
 
 
@@ -120,19 +111,12 @@ def test_graphs_are_made_of_piled_up_rows_and_continued_from_those_not_much_larg
     assert plan_graph((large, behind), 12 * few) == ((), large, 0)
 
 
-def test_the_same_rows_make_the_same_graph(tmp_path: Path) -> None:
-    vectors = unit(800, 8)
-    for name in "ab":
-        build_graph(vectors, 0, None, None).save_index(str(tmp_path / name))
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-
-
 @pytest.mark.usefixtures("narrow")
-def test_more_neighbours_than_live_rows_gives_all_of_them(tmp_path: Path) -> None:
+def test_more_neighbours_than_live_rows_gives_all_of_them() -> None:
     vectors = unit(500, 9)
     alive = np.zeros(500, dtype=bool)
     alive[:30] = True
-    index = VectorIndex(vectors, alive, graphs(tmp_path, vectors, 500))
+    index = VectorIndex(vectors, alive, graphs(vectors, 500))
     assert sorted(index.search(vectors[0].astype(np.float32), 40)[0].tolist()) == list(range(30))
     alive[:] = False
     assert index.search(vectors[0].astype(np.float32), 3)[0].size == 0

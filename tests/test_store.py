@@ -256,8 +256,7 @@ def test_another_identity_is_refused_with_both_values(store: Store) -> None:
 
 def test_a_format_of_another_version_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifests, "VERSION", 99)
-    fill(store, 1)
-    monkeypatch.undo()
+    manifests.write(store.folder, store.current().snapshot.manifest)
     with pytest.raises(StoreMismatchError, match="version 99"):
         Store.open(store.folder)
 

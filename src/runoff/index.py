@@ -9,14 +9,12 @@ their graph; a search asks for as many more as it takes to find the live ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _scan
+from .graph import Graph
 from .manifest import Part
 
 Rows = NDArray[np.int64]
@@ -26,26 +24,13 @@ Mask = NDArray[np.bool_]
 
 TAIL_ROWS = 8192
 GROWTH = 4
-NEIGHBOURS = 16
-BUILD_BREADTH = 200
 SEARCH_BREADTH = 256
 # Where the wanted rows are at most so many, scanning them is faster than walking a graph, and exact.
 SCAN_ROWS = 16384
 # A walk that has to pass by so many rows costs more than a scan.
 MOST_WALKED = 4096
 _SPARE = 16
-_BLOCK_ROWS = 8192
-_SEED = 20
 _KERNEL = _scan.best()
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """An hnswlib index whose labels are the rows from ``first`` up to and without ``last``."""
-
-    first: int
-    last: int
-    index: Any
 
 
 class VectorIndex:
@@ -121,11 +106,7 @@ class VectorIndex:
         share = there / len(part)
         reach = wanted if share == 1 else int(1.25 * wanted / share) + _SPARE if share else 0
         while 0 < reach <= min(MOST_WALKED, len(part)):
-            try:
-                labels, _ = graph.index.knn_query(query, k=reach, num_threads=1)
-            except RuntimeError:  # the graph reached fewer than were asked for
-                break
-            rows: Rows = labels[0].astype(np.int64)
+            rows: Rows = graph.walk(self._bits, query, max(SEARCH_BREADTH, reach), _KERNEL)
             rows = np.extract(chosen[rows], rows)
             if rows.size >= wanted:
                 return rows
@@ -136,15 +117,6 @@ class VectorIndex:
         scores = self.similarities(query, rows)
         order = np.lexsort((rows, -scores))[:k]
         return rows[order], scores[order]
-
-
-def load_graph(path: Path, part: Part, dimensions: int) -> Graph:
-    """Load a saved graph, whose bytes must have been checked."""
-    index = _new_graph(dimensions)
-    index.load_index(str(path), max_elements=part.rows)
-    # hnswlib takes the larger of this and the number of rows asked for, so it is set once and threads do not race.
-    index.set_ef(SEARCH_BREADTH)
-    return Graph(part.first, part.last, index)
 
 
 def plan_graph(graphs: Sequence[Part], rows: int) -> tuple[tuple[Part, ...], Part | None, int] | None:
@@ -162,31 +134,6 @@ def plan_graph(graphs: Sequence[Part], rows: int) -> tuple[tuple[Part, ...], Par
         continued = kept.pop()
         first = continued.first
     return tuple(kept), continued, first
-
-
-def build_graph(vectors: Vectors, first: int, path: Path | None, continued: Part | None) -> Any:
-    """An hnswlib index over the rows from ``first`` on, continued from the saved one at ``path`` where there is one.
-
-    Rows are added by one thread, so that the same rows make the same graph.
-    """
-    rows, dimensions = vectors.shape
-    graph = _new_graph(dimensions)
-    start = first
-    if path is None or continued is None:
-        graph.init_index(max_elements=rows - first, M=NEIGHBOURS, ef_construction=BUILD_BREADTH, random_seed=_SEED)
-    else:
-        graph.load_index(str(path), max_elements=rows - first)
-        start = continued.last
-    for at in range(start, rows, _BLOCK_ROWS):
-        block = vectors[at : at + _BLOCK_ROWS].astype(np.float32)
-        graph.add_items(block, np.arange(at, at + len(block)), num_threads=1)
-    return graph
-
-
-def _new_graph(dimensions: int) -> Any:
-    import hnswlib
-
-    return hnswlib.Index(space="ip", dim=dimensions)
 
 
 def _largest(scores: Scores, k: int) -> Rows:

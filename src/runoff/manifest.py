@@ -26,7 +26,8 @@ from .errors import StoreDamagedError, StoreError, StoreMismatchError, StoreMiss
 
 NAME = "manifest.json"
 FORMAT = "runoff-store"
-VERSION = 2
+VERSION = 3
+READABLE = (2, VERSION)  # 2 has graphs as hnswlib writes them
 _BLOCK = 1 << 24
 
 
@@ -97,9 +98,10 @@ def read(folder: Path) -> Manifest:
     """
     path = folder / NAME
     content = _parse(path, _read_bytes(path))
-    if content.get("version") != VERSION:
+    if content.get("version") not in READABLE:
         raise StoreMismatchError(
-            f"{path}: store format version {content.get('version')!r}; this release reads {VERSION}. "
+            f"{path}: store format version {content.get('version')!r}; this release reads "
+            f"{' and '.join(map(str, READABLE))}. "
             "Ingest the sources into a new folder."
         )
     files = {name: FileState(**state) for name, state in content["files"].items()}

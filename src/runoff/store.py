@@ -20,13 +20,13 @@ from . import manifest as manifests
 from .columns import Columns
 from .conditions import Condition
 from .errors import StoreDamagedError, StoreError, StoreMismatchError
-from .index import Graph, VectorIndex, load_graph
+from .index import VectorIndex
 from .lexical import LexicalIndex
 from .lock import folder_lock
 from .manifest import FileState, Manifest, Part, map_file
 from .snapshot import Mask, Snapshot
 from .state import State
-from .writer import Writer, read_state
+from .writer import Writer, load_graph, read_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ def _load_generation(folder: Path, manifest: Manifest, verify: bool, known: Mapp
     def mapped(part: Part) -> NDArray[np.uint8]:
         return map_file(folder / part.name, manifest.files[part.name])
 
-    graphs = read(manifest.graphs, lambda part: _load_graph(folder, part, manifest))
+    graphs = read(manifest.graphs, lambda part: load_graph(folder, manifest, part))
     postings = read(manifest.lexical, lambda part: lexical.Segment.parse(mapped(part)))
     fields = read(manifest.columns, lambda part: columns.Segment(mapped(part), part.name))
     return Generation(
@@ -241,15 +241,6 @@ def _load_generation(folder: Path, manifest: Manifest, verify: bool, known: Mapp
         state=read_state(folder, manifest),
         parts=parts,
     )
-
-
-def _load_graph(folder: Path, part: Part, manifest: Manifest) -> Graph:
-    path = folder / part.name
-    manifests.verify_file(path, manifest.files[part.name])  # hnswlib trusts what it reads
-    try:
-        return load_graph(path, part, int(manifest.identity["dimensions"]))
-    except RuntimeError as error:
-        raise StoreDamagedError(f"{path}: cannot be loaded ({error})") from error
 
 
 Stamp = tuple[int, int, int]

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import columns, compaction, lexical, lock
+from . import graph as graphs
 from . import index as vector_index
 from . import manifest as manifests
 from .documents import Document
-from .errors import StoreError
 from .manifest import FileState, Manifest, Part, append, map_file
 from .snapshot import DELETED, Entry, Snapshot, data_names, record_of
 from .state import SourceState, State
@@ -301,16 +301,29 @@ class Writer:
         if plan is None:
             return manifest
         kept, continued, first = plan
-        old = self._folder / continued.name if continued else None
-        graph = vector_index.build_graph(snapshot.vectors, first, old, continued)
+        old = load_graph(self._folder, manifest, continued) if continued else None
+        graph = graphs.build(snapshot.vectors, first, old)
         names = {part.name for part in kept}
         files = {k: v for k, v in manifest.files.items() if not k.startswith("hnsw-") or k in names}
         name = f"hnsw-{manifest.generation}.bin"
-        files[name] = _save_graph(graph, self._folder / name)
+        files[name] = append(self._folder / name, FileState(), graph.write())
         return replace(manifest, files=files, graphs=(*kept, Part(name, first, len(snapshot.passages))))
 
     def _reopen(self, manifest: Manifest) -> Snapshot:
         return Snapshot.open(self._folder, manifest, verify=False)
+
+
+def load_graph(folder: Path, manifest: Manifest, part: Part) -> graphs.Graph:
+    """A graph of a generation.
+
+    Raises:
+        StoreDamagedError: its bytes differ from what was committed.
+    """
+    path = folder / part.name
+    manifests.verify_file(path, manifest.files[part.name])
+    return graphs.load(
+        map_file(path, manifest.files[part.name]), path, part.first, int(manifest.identity["dimensions"])
+    )
 
 
 def read_state(folder: Path, manifest: Manifest) -> State:
@@ -370,23 +383,6 @@ def _mergeable(parts: Sequence[Part]) -> bool:
 
 def _hash(record: bytes) -> bytes:
     return hashlib.sha256(record).digest()
-
-
-def _save_graph(graph: Any, path: Path) -> FileState:
-    try:
-        graph.save_index(str(path))
-    except RuntimeError as error:
-        raise StoreError(f"{path}: the index cannot be written ({error}); the store is as it was before") from error
-    expected = int(graph.index_file_size())
-    try:
-        with path.open("rb+") as file:
-            manifests.sync(file.fileno())
-            size = os.fstat(file.fileno()).st_size
-    except OSError as error:
-        raise manifests.unwritten(path, error) from error
-    if size != expected:  # hnswlib does not look whether its writes came through
-        raise StoreError(f"{path}: the disk took {size} of {expected} bytes; the store is as it was before")
-    return FileState(size, manifests.checksum(map_file(path, FileState(size))))
 
 
 def _remove_left_overs(folder: Path, manifest: Manifest) -> None:
