@@ -16,7 +16,7 @@ typedef struct {
     int64_t first_row, rows, terms;
     const int64_t *term_ends, *posting_ends;
     const unsigned char *text;
-    const int32_t *posting_rows;
+    const int32_t *lengths, *posting_rows;
     const uint8_t *posting_counts;
     int complete; /* whether all of its rows live */
 } bm25_segment;
@@ -134,22 +134,28 @@ static inline int64_t bm25_sort(bm25_heap *heap)
     return found;
 }
 
-/* Adds the postings of a list in rows start to start + size to sums, and moves the list on. */
-static inline void bm25_add(bm25_list *list, int64_t start, int64_t size, const float *norms, float *sums)
+/* What a count is weighed against in a row of some length: base + slope * length. */
+typedef struct {
+    float base, slope;
+} bm25_norm;
+
+/* Adds the postings of a list in rows start to start + size to sums, and moves the list on. lengths are from start on. */
+static inline void bm25_add(bm25_list *list, int64_t start, int64_t size, const int32_t *lengths, bm25_norm norm,
+                            float *sums)
 {
     for (; list->row < list->end; list->row++, list->count++) {
         const uint64_t at = (uint64_t)(*list->row - start); /* a row before start is far outside, too */
         if (at >= (uint64_t)size)
             return;
         const float count = *list->count;
-        sums[at] += list->weight * count / (count + norms[at]);
+        sums[at] += list->weight * count / (count + (norm.base + norm.slope * (float)lengths[at]));
     }
 }
 
-/* Scores a segment's rows. norms and allowed are of the segment's rows, allowed may be NULL; sums has BM25_BLOCK zeros
+/* Scores a segment's rows. alive and allowed are of the segment's rows, allowed may be NULL; sums has BM25_BLOCK zeros
  * and has them again afterwards. Returns 0 where postings are out of order or outside of the segment. */
-static inline int bm25_score(const bm25_segment *segment, bm25_list *lists, int64_t terms, const float *norms,
-                             const uint8_t *allowed, float *sums, bm25_heap *heap)
+static inline int bm25_score(const bm25_segment *segment, bm25_list *lists, int64_t terms, bm25_norm norm,
+                             const uint8_t *alive, const uint8_t *allowed, float *sums, bm25_heap *heap)
 {
     for (int64_t done = 0;;) {
         int64_t next = INT64_MAX;
@@ -163,9 +169,9 @@ static inline int bm25_score(const bm25_segment *segment, bm25_list *lists, int6
         const int64_t start = next / BM25_BLOCK * BM25_BLOCK;
         const int64_t size = segment->rows - start < BM25_BLOCK ? segment->rows - start : BM25_BLOCK;
         for (int64_t t = 0; t < terms; t++)
-            bm25_add(&lists[t], start, size, norms + start, sums);
+            bm25_add(&lists[t], start, size, segment->lengths + start, norm, sums);
         for (int64_t i = 0; i < size; i++)
-            if (sums[i] > bm25_bar(heap) && (!allowed || allowed[start + i]))
+            if (sums[i] > bm25_bar(heap) && alive[start + i] && (!allowed || allowed[start + i]))
                 bm25_offer(heap, segment->first_row + start + i, sums[i]);
         memset(sums, 0, (size_t)size * sizeof *sums);
         done = start + size;

@@ -11,11 +11,14 @@ cdef extern from "bm25.h" nogil:
         const int64_t* term_ends
         const int64_t* posting_ends
         const uint8_t* text
+        const int32_t* lengths
         const int32_t* posting_rows
         const uint8_t* posting_counts
         int complete
     ctypedef struct bm25_list:
         pass
+    ctypedef struct bm25_norm:
+        float base, slope
     ctypedef struct bm25_heap:
         int64_t* rows
         float* scores
@@ -24,7 +27,8 @@ cdef extern from "bm25.h" nogil:
     bm25_list bm25_postings(const bm25_segment*, int64_t, float)
     int64_t bm25_live(const bm25_segment*, int64_t, const uint8_t*)
     int64_t bm25_sort(bm25_heap*)
-    int bm25_score(const bm25_segment*, bm25_list*, int64_t, const float*, const uint8_t*, float*, bm25_heap*)
+    int bm25_score(const bm25_segment*, bm25_list*, int64_t, bm25_norm, const uint8_t*, const uint8_t*, float*,
+                   bm25_heap*)
     int bm25_count(const int32_t*, const int64_t*, int64_t, int64_t, int32_t*, int64_t*)
     void bm25_fill(const int32_t*, const int64_t*, int64_t, int32_t*, int64_t*, int32_t*, uint8_t*)
     int bm25_move(const bm25_segment*, const int32_t*, int64_t*, int32_t*, uint8_t*)
@@ -38,7 +42,9 @@ cdef bm25_segment segment_of(tuple part):
     cdef const uint8_t[::1] text = part[4]
     cdef const int32_t[::1] posting_rows = part[5]
     cdef const uint8_t[::1] posting_counts = part[6]
-    segment.first_row, segment.rows, segment.terms, segment.complete = part[0], part[1], term_ends.shape[0], part[7]
+    cdef const int32_t[::1] lengths = part[1]
+    segment.first_row, segment.rows, segment.terms, segment.complete = part[0], lengths.shape[0], term_ends.shape[0], part[7]
+    segment.lengths = &lengths[0] if lengths.shape[0] else NULL
     segment.term_ends = &term_ends[0] if term_ends.shape[0] else NULL
     segment.posting_ends = &posting_ends[0] if posting_ends.shape[0] else NULL
     segment.text = &text[0] if text.shape[0] else NULL
@@ -50,20 +56,21 @@ cdef bm25_segment segment_of(tuple part):
 cdef class Segments:
     """Neighbouring segments, searched as one. It never changes, so that any number of threads may use it.
 
-    `parts` has what `segment_of` takes for each segment; `alive` (as bytes) and `norms` are of all rows.
+    `parts` has what `segment_of` takes for each segment; `alive` (as bytes) is of all rows; a count is weighed
+    against `base + slope * length`.
     """
 
     cdef bm25_segment* segments
     cdef Py_ssize_t count
     cdef object parts
     cdef const uint8_t[::1] alive
-    cdef const float[::1] norms
+    cdef bm25_norm norm
 
-    def __cinit__(self, list parts, const uint8_t[::1] alive, const float[::1] norms):
+    def __cinit__(self, list parts, const uint8_t[::1] alive, float base, float slope):
         self.parts = parts
         self.count = len(parts)
         self.alive = alive
-        self.norms = norms
+        self.norm = bm25_norm(base, slope)
         self.segments = <bm25_segment*>malloc(max(1, self.count) * sizeof(bm25_segment))
         if not self.segments:
             raise MemoryError
@@ -122,7 +129,7 @@ cdef class Segments:
                             found += 1
                     if found and sound:
                         first = self.segments[i].first_row
-                        sound = bm25_score(&self.segments[i], lists, found, &self.norms[first],
+                        sound = bm25_score(&self.segments[i], lists, found, self.norm, &self.alive[first],
                                            mask + first if mask else NULL, sums, &heap)
             return bm25_sort(&heap) if sound else -1
         finally:

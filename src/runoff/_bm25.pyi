@@ -3,7 +3,7 @@ from numpy.typing import NDArray
 
 Part = tuple[
     int,
-    int,
+    NDArray[np.int32],
     NDArray[np.int64],
     NDArray[np.int64],
     NDArray[np.uint8],
@@ -13,7 +13,7 @@ Part = tuple[
 ]
 
 class Segments:
-    def __init__(self, parts: list[Part], alive: NDArray[np.uint8], norms: NDArray[np.float32]) -> None: ...
+    def __init__(self, parts: list[Part], alive: NDArray[np.uint8], base: float, slope: float) -> None: ...
     def find(self, term: bytes | NDArray[np.uint8], numbers: NDArray[np.int64]) -> int: ...
     def search(
         self,

@@ -28,7 +28,7 @@ import struct
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +49,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The parts of a segment, as views of its bytes; see the module for what each holds."""
+    """The parts of a segment, as views of its bytes, see the module for what each holds; and the words of all rows."""
 
     first_row: int
     lengths: NDArray[np.int32]
@@ -58,6 +58,10 @@ class Segment:
     posting_rows: NDArray[np.int32]
     posting_counts: Bytes
     text: Bytes
+    words: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "words", int(self.lengths.sum(dtype=np.int64)))
 
     @property
     def rows(self) -> int:
@@ -101,7 +105,7 @@ class Segment:
         """The segment as the kernel takes it; ``complete`` says that all of its rows live."""
         return (
             self.first_row,
-            self.rows,
+            self.lengths,
             self.term_ends,
             self.posting_ends,
             self.text,
@@ -144,11 +148,16 @@ class LexicalIndex:
         self.segments = [data if isinstance(data, Segment) else Segment.parse(data) for data in segments]
         _check_neighbours(self.segments, 0, len(alive))
         self.alive = np.ascontiguousarray(alive)
-        lengths = np.concatenate([np.empty(0, np.int32), *(segment.lengths for segment in self.segments)])
         self._live = int(np.count_nonzero(self.alive))
-        self._norms = _norms(lengths, self.alive, self._live)
-        parts = [segment.native(complete=bool(_rows(self.alive, segment).all())) for segment in self.segments]
-        self._native = _bm25.Segments(parts, self.alive.view(np.uint8), self._norms)
+        parts, total = [], 0
+        for segment in self.segments:
+            alive = self.alive[segment.first_row : segment.first_row + segment.rows]
+            complete = bool(alive.all())
+            total += segment.words if complete else int(segment.lengths[alive].sum(dtype=np.int64))
+            parts.append(segment.native(complete=complete))
+        average = max(total / max(1, self._live), 1e-9)
+        self._base, self._slope = np.float32(K1 * (1 - B)), np.float32(K1 * B / average)
+        self._native = _bm25.Segments(parts, self.alive.view(np.uint8), self._base, self._slope)
 
     def search(
         self, query: str, k: int, allowed: NDArray[np.bool_] | None = None
@@ -192,9 +201,9 @@ class LexicalIndex:
                 start, end = (0, *segment.posting_ends.tolist())[number : number + 2] if number >= 0 else (0, 0)
                 rows = segment.first_row + segment.posting_rows[start:end]
                 counts = segment.posting_counts[start:end].astype(np.float32)
-                scores[rows] += weight * counts / (counts + self._norms[rows])
-        if allowed is not None:
-            scores[~allowed] = 0
+                norms = self._base + self._slope * segment.lengths[rows - segment.first_row].astype(np.float32)
+                scores[rows] += weight * counts / (counts + norms)
+        scores[~self.alive if allowed is None else ~(self.alive & allowed)] = 0
         order = np.argsort(-scores, kind="stable")[:k]
         order = order[scores[order] > 0]
         return order, scores[order]
@@ -361,20 +370,8 @@ def _check_neighbours(segments: Sequence[Segment], first: int, rows: int) -> Non
         raise StoreDamagedError(f"lexical segments: they end at row {at}; expected {first + rows}. {_WAY_OUT}")
 
 
-def _norms(lengths: NDArray[np.int32], alive: NDArray[np.bool_], live: int) -> NDArray[np.float32]:
-    """What tf is weighed against in each row; infinite in dead rows, whose scores are thus 0."""
-    average = int(lengths.sum(where=alive, dtype=np.int64)) / max(1, live)
-    norms = (K1 * (1 - B + B / max(average, 1e-9) * lengths)).astype(np.float32)
-    norms[~alive] = np.inf
-    return norms
-
-
 def _idf(rows: int, with_term: int) -> float:
     return math.log(1 + (rows - with_term + 0.5) / (with_term + 0.5))
-
-
-def _rows(array: NDArray[np.bool_], segment: Segment) -> NDArray[np.bool_]:
-    return array[segment.first_row : segment.first_row + segment.rows]
 
 
 def _aligned(size: int) -> int:
