@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ NAME = "manifest.json"
 FORMAT = "runoff-store"
 VERSION = 3
 READABLE = (2, VERSION)  # 2 has graphs as hnswlib writes them
+PARTS = ("graphs", "lexical", "columns")
 _BLOCK = 1 << 24
 
 
@@ -110,7 +111,7 @@ def read(folder: Path) -> Manifest:
         identity=content["identity"],
         epoch=content["epoch"],
         files=files,
-        **{kind: tuple(Part(**part) for part in content[kind]) for kind in ("graphs", "lexical", "columns")},
+        **{kind: tuple(Part(**part) for part in content[kind]) for kind in PARTS},
         next_chunk_id=content["next_chunk_id"],
     )
 
@@ -121,12 +122,16 @@ def write(folder: Path, manifest: Manifest) -> None:
     Raises:
         StoreError: the disk refused; the previous generation stays, unless the message says that the new one is there.
     """
-    content = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
+    content: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+    content.update((entry.name, getattr(manifest, entry.name)) for entry in fields(manifest))
+    content["files"] = {name: {"bytes": state.bytes, "crc32": state.crc32} for name, state in manifest.files.items()}
+    for kind in PARTS:
+        content[kind] = [{"name": part.name, "first": part.first, "last": part.last} for part in content[kind]]
     content["checksum"] = _checksum(content)
     temporary = folder / f"{NAME}.new"
     try:
         with temporary.open("wb") as file:
-            file.write(json.dumps(content, indent=1, sort_keys=True).encode())
+            file.write(json.dumps(content, sort_keys=True).encode())
             file.flush()
             sync(file.fileno())
         temporary.replace(folder / NAME)
