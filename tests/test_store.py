@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -22,7 +23,7 @@ from runoff.errors import (
     StoreMismatchError,
     StoreMissingError,
 )
-from runoff.snapshot import Entry
+from runoff.snapshot import Entry, Snapshot
 from runoff.store import Store
 from runoff.writer import Writer
 
@@ -435,3 +436,74 @@ def test_a_generation_made_elsewhere_shares_the_graphs_that_did_not_change(
     fill(store, 3)
     assert reader.current().parts[key] is before.parts[key]
     assert reader.current().snapshot.document_count == 3
+
+
+def known(snapshot: Snapshot) -> list[list[int]]:
+    found = [snapshot.find_documents(f"{key:016x}" for key in range(99))]
+    found.append(snapshot.find_passages(f"payout number {key} part 0 é漢" for key in range(99)))
+    arrays = (snapshot.document_alive, snapshot.chunk_alive, snapshot.uses, snapshot.alive)
+    return [*(array.tolist() for array in arrays), *(sorted(rows.values()) for rows in found)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_carried_on_from_generation_to_generation_is_what_a_new_reader_finds(store: Store, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    reader = Store.open(store.folder)
+    followed = 0
+    for number in range(25):
+        with store.writer() as writer:
+            for key in rng.integers(0, 40, 4).tolist():
+                if rng.random() < 0.4:
+                    writer.delete(f"{key:016x}")
+                else:
+                    put(writer, key, int(rng.integers(1, 4)), rng.choice(["payout", "refund"]))
+            if number % 9 == 8:
+                writer.compact()
+            writer.commit()
+        fresh = known(Store.open(store.folder).current().snapshot)
+        before = reader.current().snapshot
+        assert known(before) == known(store.current().snapshot) == fresh
+        followed += before._passage_keys is not None
+    assert followed == 25
+
+
+def test_another_store_under_the_same_name_is_not_taken_for_a_later_generation(store: Store, tmp_path: Path) -> None:
+    fill(store, 1, 2, 3)
+    reader = Store.open(store.folder)
+    assert len(known(reader.current().snapshot)[0]) == 3
+    other = Store.create(tmp_path / "other", IDENTITY)
+    fill(other, 7, 8, 9, 10)
+    with other.writer() as writer:
+        writer.delete(f"{7:016x}")
+        writer.commit()
+    for path in store.folder.iterdir():
+        path.unlink()
+    for path in other.folder.iterdir():
+        shutil.copy(path, store.folder)
+    assert known(reader.current().snapshot) == known(other.current().snapshot)
+
+
+def test_a_commit_that_failed_leaves_nothing_to_the_next(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(store, 1, 2)
+    with store.writer() as writer:
+        put(writer, 3)
+        with monkeypatch.context() as patched:
+            patched.setattr(writers.lexical, "build", lambda *_: (_ for _ in ()).throw(StoreError("full")))
+            with pytest.raises(StoreError, match="full"):
+                writer.commit()
+        writer.delete(f"{3:016x}")
+        writer.delete(f"{1:016x}")
+        put(writer, 4, 3)
+        writer.commit()
+    assert known(store.current().snapshot) == known(Store.open(store.folder).current().snapshot)
+    assert list(contents(store)) == [f"{2:016x}", f"{4:016x}"]
+
+
+def test_a_commit_without_deletions_keeps_the_list_of_deleted_rows(store: Store) -> None:
+    fill(store, 1, 2)
+    with store.writer() as writer:
+        writer.delete(f"{1:016x}")
+        writer.commit()
+    name = store.current().snapshot.manifest.named("deleted")
+    fill(store, 3)
+    assert store.current().snapshot.manifest.named("deleted") == name is not None

@@ -18,6 +18,7 @@ from . import manifest as manifests
 from .assembly import Passages
 from .documents import KINDS, Chunk, Document, Kind
 from .errors import StoreDamagedError
+from .keys import Keys
 from .manifest import FileState, Manifest, map_file
 
 DOCUMENT_ROW = np.dtype(
@@ -102,11 +103,14 @@ class Snapshot:
         vectors: float16, shape [passage rows, dimensions], L2-normalised.
         document_alive: bool, shape [document rows]; False where the document was deleted or replaced.
         chunk_alive: bool, shape [chunk rows]; False where the chunk's document was deleted or replaced.
+        uses: uint32, shape [passage rows]; how many live chunks have the passage.
         alive: bool, shape [passage rows]; True where a live chunk has the passage.
         raw: bytes of each kind of file, uint8, flat.
     """
 
-    def __init__(self, manifest: Manifest, files: Mapping[str, NDArray[Any]], dimensions: int) -> None:
+    def __init__(
+        self, manifest: Manifest, files: Mapping[str, NDArray[Any]], dimensions: int, base: Snapshot | None = None
+    ) -> None:
         self.manifest = manifest
         self.documents = files["documents"].view(DOCUMENT_ROW)
         self.chunks = files["chunks"].view(CHUNK_ROW)
@@ -114,16 +118,25 @@ class Snapshot:
         self.vectors = files["vectors"].view(VECTOR).reshape(-1, dimensions)
         self.document_alive = np.ones(len(self.documents), dtype=bool)
         self.document_alive[files["deleted"].view(DELETED)] = False
-        self.chunk_alive = self.document_alive[self.chunks["document"]]
-        self.alive = self.passages_of(self.chunk_alive)
         self.raw = files
         self._tokens = files["tokens"].view(TOKEN)
         self._texts = files["texts"]
         self._records = files["records"]
+        self._document_keys: Keys | None = None
+        self._passage_keys: Keys | None = None
+        if base is None or not self._follow(base):
+            self.chunk_alive = self.document_alive[self.chunks["document"]]
+            used = self.chunks["passage"][self.chunk_alive]
+            self.uses = np.bincount(used, minlength=len(self.passages)).astype(np.uint32)
+            self.alive = self.uses > 0
 
     @classmethod
-    def open(cls, folder: Path, manifest: Manifest, *, verify: bool = True) -> Snapshot:
+    def open(cls, folder: Path, manifest: Manifest, *, verify: bool = True, base: Snapshot | None = None) -> Snapshot:
         """Map the files of a generation, after checking them where ``verify`` is set.
+
+        Args:
+            base: a generation of the same folder. What it knows is carried on where this one only added to its files,
+                so that this costs what the change does; where it did not, that is found, and no harm is done.
 
         Raises:
             StoreDamagedError: a file is missing, short or different from what was committed.
@@ -132,22 +145,60 @@ class Snapshot:
             manifests.verify(folder, manifest)
         names = {**data_names(manifest.epoch), "deleted": manifest.named("deleted") or ""}
         files = {kind: map_file(folder / name, manifest.files.get(name, FileState())) for kind, name in names.items()}
-        return cls(manifest, files, int(manifest.identity["dimensions"]))
+        if base is not None and not _continues(base.manifest, manifest, files):
+            base = None
+        return cls(manifest, files, int(manifest.identity["dimensions"]), base)
+
+    def _follow(self, base: Snapshot) -> bool:
+        """Carry on what a generation before knows, looking only at rows that were added or died since.
+
+        Of the one before only what lies in memory is used: a writer may have cut its files off.
+        """
+        known = len(base.document_alive)
+        if (self.document_alive[:known] & ~base.document_alive).any():
+            return False
+        fresh = self.document_alive[self.chunks["document"][len(base.chunk_alive) :]]
+        died = self.chunk_rows(np.flatnonzero(base.document_alive & ~self.document_alive[:known]))
+        added = self.chunks["passage"][len(base.chunk_alive) :][fresh]
+        self.chunk_alive, self.uses, self.alive = base.chunk_alive, base.uses, base.alive
+        if len(fresh) or len(died):
+            self.chunk_alive = np.concatenate([base.chunk_alive, fresh])
+            self.chunk_alive[died] = False
+            self.uses = np.concatenate([base.uses, np.zeros(len(self.passages) - len(base.uses), dtype=np.uint32)])
+            np.add.at(self.uses, added, 1)
+            np.subtract.at(self.uses, self.chunks["passage"][died], 1)
+            self.alive = self.uses > 0
+        if base._document_keys is not None:
+            self._document_keys = base._document_keys.extended(_keys(self.documents["id"][known:]))
+        if base._passage_keys is not None:
+            self._passage_keys = base._passage_keys.extended(self.passages["key"][len(base.uses) :])
+        return True
 
     @property
     def document_count(self) -> int:
         """Number of documents that can be found."""
-        return int(self.document_alive.sum())
+        return int(np.count_nonzero(self.document_alive))
 
     @property
     def chunk_count(self) -> int:
         """Number of chunks that can be found."""
-        return int(self.chunk_alive.sum())
+        return int(np.count_nonzero(self.chunk_alive))
 
     @property
     def passage_count(self) -> int:
         """Number of different texts that can be found."""
-        return int(self.alive.sum())
+        return int(np.count_nonzero(self.alive))
+
+    def chunk_rows(self, documents: Rows) -> Rows:
+        """Rows of the chunks of some document rows, which lie next to each other for each."""
+        first, count = (self.documents[name][documents].astype(np.int64) for name in ("first_chunk", "chunk_count"))
+        starts = np.cumsum(count) - count
+        return np.asarray(np.arange(int(count.sum())) + np.repeat(first - starts, count))
+
+    def passages_without(self, documents: Rows) -> int:
+        """Number of passages that could be found if some live documents could not."""
+        passages, uses = np.unique(self.chunks["passage"][self.chunk_rows(documents)], return_counts=True)
+        return self.passage_count - int(np.count_nonzero(self.uses[passages] == uses))
 
     def passages_of(self, chunks: Mask) -> Mask:
         """Which passages some of the chosen chunks have: bool, shape [passage rows], from bool, shape [chunk rows]."""
@@ -175,14 +226,18 @@ class Snapshot:
         """Row of each live document among ``ids``."""
         wanted = {key: None for key in ids if len(key) == DOCUMENT_ROW["id"].itemsize and key.isascii()}
         names = np.array(list(wanted), dtype=DOCUMENT_ROW["id"])
-        rows = _lookup(_keys(self.documents["id"]), _keys(names))
+        if self._document_keys is None:
+            self._document_keys = Keys(_keys(self.documents["id"]))
+        rows = self._document_keys.find(_keys(names))
         found = {self.documents["id"][row].decode("ascii"): row for row in rows[self.document_alive[rows]].tolist()}
         return {key: row for key, row in found.items() if key in wanted}
 
     def find_passages(self, texts: Iterable[str]) -> dict[str, int]:
         """Row of each passage, live or not, among ``texts``."""
         keys = {text_key(text): text for text in texts}
-        rows = _lookup(self.passages["key"], np.fromiter(keys, dtype=np.uint64, count=len(keys)))
+        if self._passage_keys is None:
+            self._passage_keys = Keys(self.passages["key"])
+        rows = self._passage_keys.find(keys)
         found = {int(self.passages["key"][row]): row for row in rows.tolist()}
         return {keys[key]: row for key, row in found.items() if self.text(row) == keys[key]}
 
@@ -304,10 +359,13 @@ def _keys(names: NDArray[np.bytes_]) -> NDArray[np.uint64]:
     return np.asarray(halves[:, 0] * np.uint64(0x9E3779B97F4A7C15) + halves[:, 1])
 
 
-def _lookup(keys: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> Rows:
-    """Rows of ``keys`` that hold a wanted value, ascending. A few wanted values cost one pass over the keys."""
-    if not len(keys) or not len(wanted):
-        return np.empty(0, dtype=np.int64)
-    ordered = np.sort(wanted)
-    places = np.searchsorted(ordered, keys)
-    return np.flatnonzero(ordered[np.minimum(places, len(ordered) - 1)] == keys)
+def _continues(base: Manifest, manifest: Manifest, files: Mapping[str, NDArray[Any]]) -> bool:
+    """Whether the tables of a generation begin with all of another's: their CRC-32 go on from its."""
+    if base.epoch != manifest.epoch:
+        return False
+    for kind in ("documents", "chunks", "passages"):
+        name = data_names(manifest.epoch)[kind]
+        before, now = (one.files.get(name, FileState()) for one in (base, manifest))
+        if before.bytes > now.bytes or manifests.checksum(files[kind][before.bytes :], before.crc32) != now.crc32:
+            return False
+    return True

@@ -171,7 +171,7 @@ class Store:
     def _load_newer(self) -> None:
         if _stamp(self.folder) != self._seen.stamp:
             seen = _look(self.folder)
-            self._generation = _load(self.folder, verify=False, known=self._generation.parts)
+            self._generation = _load(self.folder, verify=False, before=self._generation)
             self._seen = seen
 
     @contextmanager
@@ -202,11 +202,11 @@ def _require(folder: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any])
             )
 
 
-def _load(folder: Path, *, verify: bool, known: Mapping[_Key, Any] | None = None) -> Generation:
+def _load(folder: Path, *, verify: bool, before: Generation | None = None) -> Generation:
     while True:
         manifest = manifests.read(folder)
         try:
-            return _load_generation(folder, manifest, verify, known or {})
+            return _load_generation(folder, manifest, verify, before)
         except StoreDamagedError:
             # A writer may have moved on and cleaned up between the two steps; then there is a newer manifest.
             if manifests.read(folder).generation == manifest.generation:
@@ -218,8 +218,9 @@ _Key = tuple[Part, FileState]
 _Read = Callable[[Part], Any]
 
 
-def _load_generation(folder: Path, manifest: Manifest, verify: bool, known: Mapping[_Key, Any]) -> Generation:
-    snapshot = Snapshot.open(folder, manifest, verify=verify)
+def _load_generation(folder: Path, manifest: Manifest, verify: bool, before: Generation | None) -> Generation:
+    snapshot = Snapshot.open(folder, manifest, verify=verify, base=before.snapshot if before else None)
+    known = before.parts if before else {}
     parts: dict[_Key, Any] = {}
 
     def read(kind: Sequence[Part], parse: _Read) -> list[Any]:

@@ -65,7 +65,7 @@ class Writer:
         _remove_left_overs(folder, snapshot.manifest)
 
     def _reset(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+        self._snapshot = self._latest = snapshot
         self._known: dict[str, int | None] = {}
         self._staged: dict[str, Entry] = {}
         self._passages: dict[str, tuple[Vectors, NDArray[np.uint16]]] = {}
@@ -173,6 +173,7 @@ class Writer:
         try:
             manifest = make()
         except BaseException:
+            self._latest = self._snapshot
             _remove_left_overs(self._folder, self._snapshot.manifest)  # on a full disk they take the room of the next
             raise
         manifests.write(self._folder, manifest)
@@ -186,14 +187,14 @@ class Writer:
 
     def _next(self, index: bool) -> Manifest:
         base = self._snapshot
-        dead = ~base.document_alive
-        dead[list(self._deleted)] = True
-        dead_rows = len(base.passages) - int(base.passages_of(~dead[base.chunks["document"]]).sum())
-        if dead_rows > max(COMPACT_ROWS, len(base.passages) - dead_rows):
-            base = self._reopen(self._compact_to(np.flatnonzero(~dead)))
-            dead = np.zeros(len(base.documents), dtype=bool)
-        manifest = self._append(base)
-        manifest = self._mark_deleted(manifest, np.flatnonzero(dead))
+        deleted = np.array(sorted(self._deleted), dtype=np.int64)
+        live_rows = base.passages_without(deleted)
+        if len(base.passages) - live_rows > max(COMPACT_ROWS, live_rows):
+            kept = base.document_alive.copy()
+            kept[deleted] = False
+            manifest = self._append(self._reopen(self._compact_to(np.flatnonzero(kept))))
+        else:
+            manifest = self._mark_deleted(self._append(base), deleted)
         return self._finish(manifest, index)
 
     def _compacted(self) -> Manifest:
@@ -255,8 +256,11 @@ class Writer:
         return self._snapshot.vectors[row], self._snapshot.tokens(row)
 
     def _mark_deleted(self, manifest: Manifest, rows: NDArray[np.int64]) -> Manifest:
-        data = rows.astype(DELETED).tobytes()
-        return self._replace_file(manifest, "deleted", data)
+        if not len(rows):
+            return manifest
+        dead = ~self._snapshot.document_alive
+        dead[rows] = True
+        return self._replace_file(manifest, "deleted", np.flatnonzero(dead).astype(DELETED).tobytes())
 
     def _save_state(self, manifest: Manifest) -> Manifest:
         if self.state == self._stored_state and manifest.named("state") is not None:
@@ -310,7 +314,8 @@ class Writer:
         return replace(manifest, files=files, graphs=(*kept, Part(name, first, len(snapshot.passages))))
 
     def _reopen(self, manifest: Manifest) -> Snapshot:
-        return Snapshot.open(self._folder, manifest, verify=False)
+        self._latest = Snapshot.open(self._folder, manifest, verify=False, base=self._latest)
+        return self._latest
 
 
 def load_graph(folder: Path, manifest: Manifest, part: Part) -> graphs.Graph:
@@ -390,12 +395,12 @@ def _remove_left_overs(folder: Path, manifest: Manifest) -> None:
 
     What cannot be removed now does no harm, and is left to the next writer.
     """
-    kept = {manifests.NAME, lock.NAME}
+    kept = {manifests.NAME, lock.NAME, *manifest.files}
+    grow = [name for name in data_names(manifest.epoch).values() if name in manifest.files]
     with suppress(OSError):
         for path in folder.iterdir():
-            if path.name in kept or not is_own_file(path.name):
-                continue
-            if path.name not in manifest.files:
+            if path.name not in kept and is_own_file(path.name):
                 path.unlink()
-            elif path.stat().st_size > manifest.files[path.name].bytes:
-                os.truncate(path, manifest.files[path.name].bytes)
+        for name in grow:
+            if (folder / name).stat().st_size > manifest.files[name].bytes:
+                os.truncate(folder / name, manifest.files[name].bytes)
