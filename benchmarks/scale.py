@@ -5,7 +5,8 @@ a million chunks would measure the encoder. Everything else is the store's own: 
 
     python benchmarks/scale.py --collections DIR --work FOLDER --sizes 10000 100000 --json benchmarks/results/scale.json
 
-Each size runs in a process of its own, and its figures stay in the work folder, so that a run can be continued.
+Each step of each size runs in a process of its own, and its figures stay in the work folder, so that a run can be
+continued: `--step NAME SIZE` runs one, and `--json` puts together those that are there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -25,7 +27,7 @@ import numpy as np
 import collection
 import generated
 import harness
-from runoff import candidates, index, where
+from runoff import candidates, graph, index, where
 from runoff.documents import Chunk, Document
 from runoff.fusion import Ranked
 from runoff.snapshot import Entry
@@ -40,7 +42,8 @@ CLUSTERS = 2_000
 SPREAD = 0.8
 BLOCK = 2_048
 CHUNKS_A_DOCUMENT = 4
-CHANGE = 100
+CHANGE, CHANGES = 100, 20
+ROUNDS, MOST_REPLACED = 20, 100_000
 QUERIES = 200
 TOP = 20
 IDENTITY = {"dimensions": DIMENSIONS, "vectors": "synthetic"}
@@ -51,12 +54,17 @@ def main() -> None:
     options.add_argument("--collections", type=Path, required=True, help="folder of the labelled collections")
     options.add_argument("--work", type=Path, required=True, help="folder for stores and figures; 1,000,000 need 5 GB")
     options.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    options.add_argument("--step", nargs=2, help=argparse.SUPPRESS)  # a child: step and size
+    options.add_argument("--step", nargs=2, metavar=("STEP", "SIZE"), help=f"one of {', '.join(STEPS)}, and its size")
+    options.add_argument("--only-kept", action="store_true", help="leave out what was not measured yet")
     chosen = options.parse_args()
     if chosen.step:
-        print(json.dumps(STEPS[chosen.step[0]](chosen, int(chosen.step[1]))))
+        step, size = chosen.step
+        told = json.dumps(STEPS[step](chosen, int(size)))
+        (chosen.work / f"figures-{size}-{step}.json").write_text(told)
+        print(told)
         return
     results = {str(size): {step: _kept(chosen, step, size) for step in STEPS} for size in chosen.sizes}
+    results = {size: {step: told for step, told in steps.items() if told} for size, steps in results.items()}
     settings = {"dimensions": DIMENSIONS, "clusters": CLUSTERS, "spread": SPREAD, "queries": QUERIES, "top": TOP}
     harness.finish("scale", results, settings, chosen.json)
 
@@ -65,11 +73,10 @@ def _kept(chosen: argparse.Namespace, step: str, size: int) -> Any:
     """The figures of a step, measured unless that was done before."""
     path = chosen.work / f"figures-{size}-{step}.json"
     if not path.exists():
+        if chosen.only_kept or (step == "replaced" and size > MOST_REPLACED):
+            return None
         chosen.work.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, *sys.argv, "--step", step, str(size)]
-        ran = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-        path.write_bytes(ran.stdout)
-        print(step, size, ran.stdout.decode().strip(), file=sys.stderr, flush=True)
+        subprocess.run([sys.executable, *sys.argv, "--step", step, str(size)], check=True)
     return json.loads(path.read_text())
 
 
@@ -96,21 +103,76 @@ def ingest(chosen: argparse.Namespace, size: int) -> dict[str, float]:
 
 def change(chosen: argparse.Namespace, size: int) -> dict[str, float]:
     """Add a hundred chunks to the store, as a refresh does once they are embedded."""
-    texts, vectors = _texts(chosen, size + 10 * CHANGE), Vectors(harness.SEED + 1)
-    added = list(texts)[size:]
     store = Store.open(chosen.work / f"store-{size}")
-    times, grown = [], []
-    for number in range(10):
-        before = _written()
-        started = time.perf_counter()
+    snapshot = store.current().snapshot
+    rows, first = len(snapshot.passages), CHUNKS_A_DOCUMENT * len(snapshot.documents)
+    seed = harness.SEED + rows  # texts that no change before this one has brought
+    added, vectors = list(_texts(chosen, CHANGES * CHANGE, seed)), Vectors(seed)
+    times, worked, grown = [], [], []
+    for number in range(CHANGES):
+        drawn = vectors.draw(CHANGE)
+        before, started, busy = _written(), time.perf_counter(), time.process_time()
         with store.writer() as writer:
-            first = size + number * CHANGE
-            _put(writer, first, added[number * CHANGE :][:CHANGE], vectors.draw(CHANGE))
+            _put(writer, first + number * CHANGE, added[number * CHANGE :][:CHANGE], drawn)
             writer.commit()
         store.current()
         times.append((time.perf_counter() - started) * 1e3)
-        grown.append(_written() - before)
-    return {"median ms": float(np.median(times)), "most bytes written": float(max(grown))}
+        worked.append((time.process_time() - busy) * 1e3)
+        grown.append(float(_written() - before))
+    new = len(store.current().snapshot.passages) - rows
+    if new != CHANGES * CHANGE:
+        raise SystemExit(f"{new} of {CHANGES * CHANGE} texts were new")
+    return {
+        "median ms": float(np.median(times)),
+        "median processor ms": float(np.median(worked)),
+        "first ms": times[0],
+        "median bytes written": float(np.median(grown)),
+        "most bytes written": max(grown),
+    }
+
+
+def replaced(chosen: argparse.Namespace, size: int) -> dict[str, Any]:
+    """Replace a tenth of the chunks, twenty times, with the compactions that come by themselves; then recall.
+
+    The recall stands beside that of a graph made anew over the same live chunks.
+    """
+    folder = chosen.work / f"replaced-{size}"
+    if not folder.exists():
+        shutil.copytree(chosen.work / f"store-{size}", folder)
+    store, vectors, rng = Store.open(folder), Vectors(harness.SEED + 5), np.random.default_rng(harness.SEED)
+    told: list[dict[str, int]] = []
+    for number in range(ROUNDS):
+        snapshot = store.current().snapshot
+        live = np.flatnonzero(snapshot.document_alive)
+        names = snapshot.documents["id"][rng.choice(live, len(live) // 10, replace=False)].tolist()
+        keys = [int(name, 16) for name in names]
+        texts = [f"Round {number} {' '.join(map(str, rng.integers(0, 5000, 12)))}" for _ in keys * CHUNKS_A_DOCUMENT]
+        epoch = snapshot.manifest.epoch
+        with store.writer() as writer:
+            _put(writer, 0, texts, vectors.draw(len(texts)), keys)
+            writer.commit()
+        manifest, snapshot = store.current().snapshot.manifest, store.current().snapshot
+        told.append(
+            {
+                "live": snapshot.passage_count,
+                "dead": len(snapshot.passages) - snapshot.passage_count,
+                "graphs": len(manifest.graphs),
+                "compacted": manifest.epoch - epoch,
+            }
+        )
+        print(number, told[-1], file=sys.stderr, flush=True)
+    generation = store.current()
+    queries = Vectors(harness.SEED + 2).draw(QUERIES)
+    rows = np.flatnonzero(generation.snapshot.alive)
+    lives = generation.snapshot.vectors[rows]
+    fresh = index.VectorIndex(lives, np.ones(len(lives), dtype=bool), [graph.build(lives, 0)])
+    return {
+        "method": generation.dense.method,
+        "recall@20": _recall(generation.dense, queries),
+        "recall@20 of a fresh build": _recall(fresh, queries),
+        "compactions": sum(one["compacted"] for one in told),
+        "rounds": told,
+    }
 
 
 def search(chosen: argparse.Namespace, size: int) -> dict[str, Any]:
@@ -119,7 +181,7 @@ def search(chosen: argparse.Namespace, size: int) -> dict[str, Any]:
     store = Store.open(chosen.work / f"store-{size}")
     opened = time.perf_counter() - started
     generation = store.current()
-    queries, vectors = _queries(chosen, size), Vectors(harness.SEED + 2).draw(QUERIES)
+    queries, vectors = _queries(chosen), Vectors(harness.SEED + 2).draw(QUERIES)
     masks = {
         "half": generation.chosen(where.parse("number >= 50")),
         "a hundredth": generation.chosen(where.parse("number = 7")),
@@ -139,7 +201,7 @@ def search(chosen: argparse.Namespace, size: int) -> dict[str, Any]:
         "open seconds": opened,
         "resident MB": _resident(),
         "method": generation.dense.method,
-        "recall@20 of dense": _recall(generation, vectors),
+        "recall@20 of dense": _recall(generation.dense, vectors),
         **found,
     }
 
@@ -160,15 +222,17 @@ class Vectors:
         return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
-def _put(writer: Writer, first: int, texts: list[str], vectors: np.ndarray) -> None:
-    tokens = [np.arange(100, dtype=np.uint16)] * len(texts)
-    missing = {text: place for place, text in enumerate(texts)}
-    writer.prepare(f"{first + start:016x}" for start in range(0, len(texts), CHUNKS_A_DOCUMENT))
+def _put(writer: Writer, first: int, texts: list[str], vectors: np.ndarray, keys: list[int] | None = None) -> None:
+    """Stage documents of ``CHUNKS_A_DOCUMENT`` texts each, under the keys, or those from ``first`` on."""
+    tokens = np.arange(100, dtype=np.uint16)
+    starts = range(0, len(texts), CHUNKS_A_DOCUMENT)
+    keys = [first + start for start in starts] if keys is None else keys
+    places = {text: place for place, text in enumerate(texts)}
+    writer.prepare(f"{key:016x}" for key in keys)
     fresh = writer.missing(texts)
-    writer.add_passages(fresh, vectors[[missing[text] for text in fresh]], [tokens[0]] * len(fresh))
-    for start in range(0, len(texts), CHUNKS_A_DOCUMENT):
+    writer.add_passages(fresh, vectors[[places[text] for text in fresh]], [tokens] * len(fresh))
+    for key, start in zip(keys, starts, strict=True):
         body = texts[start : start + CHUNKS_A_DOCUMENT]
-        key = first + start
         document = Document(f"{key:016x}", f"Document {key}", "", source="generated", fields={"number": key // 4 % 100})
         writer.put(Entry(document, [Chunk("body", place, text, 0, len(text)) for place, text in enumerate(body)]))
 
@@ -188,25 +252,33 @@ def _timed(run: Callable[[int], Any]) -> dict[str, float]:
     return {"p50 ms": harness.percentile(times, 50), "p95 ms": harness.percentile(times, 95)}
 
 
-def _recall(generation: Generation, vectors: np.ndarray) -> float:
+def _recall(dense: index.VectorIndex, vectors: np.ndarray) -> float:
     shares = []
     for vector in vectors:
-        found, exact = (method(vector, TOP)[0] for method in (generation.dense.search, generation.dense.exact))
+        found, exact = (method(vector, TOP)[0] for method in (dense.search, dense.exact))
         shares.append(len(np.intersect1d(found, exact)) / TOP)
     return float(np.mean(shares))
 
 
-def _texts(chosen: argparse.Namespace, size: int) -> Iterator[str]:
-    sources = [text for name in NAMES for text in collection.load(chosen.collections / name).documents.values()]
-    return iter(generated.texts(sources, size, harness.SEED))
+def _texts(chosen: argparse.Namespace, size: int, seed: int = harness.SEED) -> Iterator[str]:
+    """Generated texts, each a line of a file in the work folder, since making them takes longer than storing them."""
+    path = chosen.work / f"texts-{size}-{seed}.txt"
+    if not path.exists():
+        chosen.work.mkdir(parents=True, exist_ok=True)
+        sources = [text for name in NAMES for text in collection.load(chosen.collections / name).documents.values()]
+        new = path.with_suffix(".new")
+        with new.open("w", encoding="utf-8") as file:
+            file.writelines(f"{text}\n" for text in generated.texts(sources, size, seed))
+        new.replace(path)
+    with path.open(encoding="utf-8", newline="\n") as file:
+        yield from (line.removesuffix("\n") for line in file)
 
 
-def _queries(chosen: argparse.Namespace, size: int) -> list[str]:
+def _queries(chosen: argparse.Namespace) -> list[str]:
     """Eight words in a row of texts that were not stored."""
     rng = np.random.default_rng(harness.SEED)
-    sources = [text for name in NAMES for text in collection.load(chosen.collections / name).documents.values()]
     found = []
-    for text in generated.texts(sources, QUERIES, harness.SEED + 3):
+    for text in _texts(chosen, QUERIES, harness.SEED + 3):
         words = text.split()
         start = int(rng.integers(0, max(1, len(words) - 8)))
         found.append(" ".join(words[start : start + 8]))
@@ -235,6 +307,7 @@ STEPS: dict[str, Callable[[argparse.Namespace, int], dict[str, Any]]] = {
     "ingest": ingest,
     "search": search,
     "change": change,
+    "replaced": replaced,
 }
 assert SIZES[0] > index.TAIL_ROWS
 

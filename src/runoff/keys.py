@@ -49,5 +49,5 @@ class Keys:
 
 
 def _sorted(values: Values, rows: Rows) -> tuple[Values, Rows]:
-    order = np.argsort(values, kind="stable")
+    order = np.argsort(values)
     return values[order], rows[order]
