@@ -127,6 +127,7 @@ docs: $(VENV)/.installed
 	$(BIN)/python benchmarks/evaluation_page.py
 	$(BIN)/python benchmarks/fusion_page.py
 	$(BIN)/python benchmarks/lexical_page.py
+	$(BIN)/python benchmarks/scale_page.py
 	$(BIN)/python benchmarks/serve_report.py
 	$(BIN)/python benchmarks/caches_page.py
 	$(BIN)/python benchmarks/deadlines_page.py
