@@ -7,6 +7,7 @@ vowels are followed by consonants.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 
@@ -33,6 +34,8 @@ _DERIVED_END, _DOUBLY_DERIVED_END, _LAST_END = map(_ending, (_DERIVED, _DOUBLY_D
 _LETTERS = re.compile("[a-z]{3,}")
 
 
+# A process that keeps an index fresh meets the same words again and again; 65,536 of them are less than 10 MB.
+@functools.lru_cache(maxsize=1 << 16)
 def stem(word: str) -> str:
     """The stem of a lower-case English word; anything but three or more letters a to z stays as it is."""
     if not _LETTERS.fullmatch(word):
