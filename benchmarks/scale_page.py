@@ -36,6 +36,8 @@ SEARCH = """## Search
 The best {top}, median / 95th percentile in milliseconds. Hybrid reads both lists 100 deep. A filter is told by the
 share of chunks that meets it; evaluating it is part of `hybrid with a filter` only. Recall is of the dense list against
 `exact`, a scan over all vectors; where at most {scan:,} chunks live or meet a filter, the dense list is a scan, too.
+Opening checks every byte against its checksum, from files that the system has cached; resident memory includes the
+pages of mapped files that this touched, which the system may take back.
 
 ![Milliseconds by size](scale.svg)
 """
