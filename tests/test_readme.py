@@ -52,6 +52,9 @@ def test_files_that_the_documents_link_to_exist() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-@pytest.mark.parametrize("printer", ["report", "evaluation_page", "fusion_page", "caches_page", "deadlines_page", "scale_page"])
+PRINTERS = ("report", "evaluation_page", "fusion_page", "caches_page", "deadlines_page", "scale_page")
+
+
+@pytest.mark.parametrize("printer", PRINTERS)
 def test_pages_are_what_the_results_give(printer: str) -> None:
     subprocess.run([sys.executable, str(ROOT / f"benchmarks/{printer}.py"), "--check"], check=True, capture_output=True)
