@@ -47,6 +47,7 @@ HIT_TYPES: dict[str, tuple[type, ...]] = {
     "truncated": (bool,),
     "exit_layer": (int, type(None)),
     "windowed": (bool,),
+    "probability": (float,),
 }
 STAGES = ["tokenize", "embed", "retrieve", "rerank", "total"]
 ROW = re.compile(r"^(\d+) +(\d+) (=|[↑↓]\d+) +(-?\d\.\d{3})  (.*?) *$", re.MULTILINE)
@@ -284,6 +285,7 @@ def test_json_of_a_search_is_as_documented(run: Run, store: Path) -> None:
         "generation",
         "scored",
         "complete",
+        "answerable",
         "deadline_ms",
         "deadline_met",
         "planned_ms",

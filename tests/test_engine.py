@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -267,6 +269,55 @@ def test_a_setting_out_of_range_is_named(engine: Engine, articles: Path, setting
     ((name, value),) = settings.items()
     with pytest.raises(QueryError, match=f"{name}: got {value!r}"):
         engine.search(QUESTION, **settings)  # type: ignore[arg-type]
+
+
+def test_calibrated_blends_give_probabilities(engine: Engine, articles: Path) -> None:
+    engine.ingest(articles)
+    found = engine.search(QUESTION, 5)
+    said = [hit.probability for hit in found.hits if hit.probability is not None]
+    assert len(said) == 5
+    assert said == sorted(said, reverse=True)
+    assert 0 < said[-1] < 0.5 < said[0] < 1
+    assert found.answerable is not None
+    assert 0.5 < found.answerable < 1
+    for other in (engine.search(QUESTION, 5, blend=7.0), engine.search(QUESTION, 5, rerank=False)):
+        assert other.answerable is None
+        assert all(hit.probability is None for hit in other.hits)
+
+
+def test_a_least_probability_leaves_out_the_rest(engine: Engine, articles: Path) -> None:
+    engine.ingest(articles)
+    everything = engine.search(QUESTION, 5).hits
+    assert engine.search(QUESTION, 5, min_score=everything[1].probability).hits == everything[:2]
+    assert engine.search(QUESTION, 5, min_score=0.0).hits == everything
+    nothing, search = engine.prompt(QUESTION, min_score=1.0)
+    assert (nothing.used, search.hits) == ((), ())
+
+
+def test_what_was_not_reranked_in_time_has_no_probability(engine: Engine, articles: Path) -> None:
+    engine.ingest(articles)
+    late = {"deadline_ms": 1.0, "arrived": time.perf_counter() - 60}
+    found = engine.search(QUESTION, 5, **late)  # type: ignore[arg-type]
+    assert (found.scored, found.answerable) == (0, None)
+    assert [hit.probability for hit in found.hits] == [None] * 5
+    assert engine.search(QUESTION, 5, min_score=0.01, **late).hits == ()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"min_score": 1.5}, "min_score: got 1.5; expected a probability"),
+        ({"min_score": True}, "min_score: got True"),
+        ({"min_score": 0.5, "rerank": False}, "without reranking"),
+        ({"min_score": 0.5, "blend": 7.0}, "no calibration for blend 7, but for 0, 20"),
+    ],
+)
+def test_a_least_probability_that_means_nothing_is_refused(
+    engine: Engine, articles: Path, settings: dict[str, Any], message: str
+) -> None:
+    engine.ingest(articles)
+    with pytest.raises(QueryError, match=message):
+        engine.search(QUESTION, **settings)
 
 
 def test_effort_reaches_the_runoff_and_is_told(engine: Engine, articles: Path) -> None:

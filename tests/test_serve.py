@@ -102,6 +102,9 @@ def test_a_search_takes_the_options_of_the_engine(server: Running, client: httpx
     assert answer["search"]["hits"] == found["hits"]
     fast = client.post("/search", json={"query": QUESTION, "effort": "fast"}).raise_for_status().json()
     assert fast["effort"] == "fast"
+    sure = client.post("/search", json={"query": QUESTION, "min_score": 0.5}).raise_for_status().json()
+    assert all(hit["probability"] >= 0.5 for hit in sure["hits"])
+    problem(client.post("/search", json={"query": QUESTION, "min_score": 0.5, "blend": 3}), 422, "min_score")
     error = problem(client.post("/search", json={"query": "a", "where": "tags ~~ 3"}), 422, "where")
     assert error["code"] == "filter"
 

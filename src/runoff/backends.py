@@ -59,6 +59,11 @@ class Scores:
         """Whether a pair has a logit, its own or a prediction."""
         return self.reached is None or bool(self.reached[position])
 
+    @property
+    def reach(self) -> NDArray[np.bool_]:
+        """bool, shape [n]: which pairs have a logit, their own or a prediction."""
+        return np.ones(len(self.logits), dtype=bool) if self.reached is None else self.reached
+
     def is_windowed(self, position: int) -> bool:
         """Whether only a window of a pair's passage was read."""
         return self.windowed is not None and bool(self.windowed[position])

@@ -77,6 +77,11 @@ class Calibration:
         path = artifact.path / FILE
         return read(path, artifact) if path.exists() else ()
 
+    @classmethod
+    def of(cls, scorer: object, weight: float) -> Calibration | None:
+        """A scorer's calibration for a weight of the similarity; None where it has none for that, or none at all."""
+        return next((each for each in getattr(scorer, "calibrations", ()) if each.weight == weight), None)
+
     def relevance(self, logits: ArrayLike, similarities: ArrayLike = 0.0) -> Doubles:
         """Probability that each passage is relevant, float64, 0..1, rising with logit and similarity."""
         return self.passage(self.scores(logits, similarities))

@@ -230,6 +230,7 @@ class Engine:
         blend: float = DEFAULT_BLEND,
         effort: str = EXACT,
         deadline_ms: float | None = None,
+        min_score: float | None = None,
         arrived: float | None = None,
     ) -> SearchResult:
         """The chunks that answer a query best.
@@ -249,16 +250,21 @@ class Engine:
             deadline_ms: milliseconds in which the result is wanted; None takes the engine's ``target_ms``. What cannot
                 be reranked in time keeps the first stage's order below the rest, and the result says what was done; see
                 docs/deadlines.md.
+            min_score: least probability of relevance, 0..1, of a hit; None returns ``top_n`` hits whatever they are
+                worth. See docs/exits.md.
             arrived: when the query came, by ``time.perf_counter``, where it has waited since; None is now.
 
         Raises:
-            QueryError: a setting is out of range, the query is blank, or the condition cannot be read.
+            QueryError: a setting is out of range, the query is blank, the condition cannot be read, or the model has no
+                calibration for ``min_score`` at this blend.
             StoreError: there is no store, or it is damaged.
         """
         began = time.perf_counter() if arrived is None else arrived
         check_query(query)
         target = self.target_ms if deadline_ms is None else deadline_ms
-        settings = SearchSettings(top_n, candidates, rerank, mode, condition_of(where), blend, effort, target)
+        settings = SearchSettings(
+            top_n, candidates, rerank, mode, condition_of(where), blend, effort, target, min_score
+        )
         generation = self.store.current()
         key = self.caches.result_key(self.stages, generation, query, settings)
         result = self.caches.result(key, settings, began)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .backends import Scores
+from .calibration import Calibration
 from .candidates import Candidates
 from .errors import QueryError
 from .fusion import Ranked
@@ -39,6 +40,8 @@ def hits(
     *,
     blend: float = DEFAULT_BLEND,
     chosen: Mask | None = None,
+    calibration: Calibration | None = None,
+    min_score: float | None = None,
 ) -> tuple[SearchHit, ...]:
     """The best ``top_n`` of the candidates: by blended score where there are logits, ties by chunk id.
 
@@ -51,13 +54,20 @@ def hits(
         top_n: number of hits wanted.
         blend: weight of the similarity beside the logit.
         chosen: bool, shape [chunk rows]: the chunks that a filter lets through, or None.
+        calibration: turns blended scores into probabilities; None leaves these out.
+        min_score: least probability of a hit; None keeps all. Without a probability nothing reaches it.
     """
     rows = np.array([snapshot.chunk_of(row, chosen) for row in found.rows.tolist()], dtype=np.int64)
     values = None if scores is None else blended(scores.logits, found.similarities, blend)
     order = np.arange(len(rows)) if scores is None else scores.order(values, snapshot.chunks["id"][rows])
+    probabilities = np.full(len(rows), np.nan)
+    if scores is not None and values is not None and calibration is not None:
+        probabilities[scores.reach] = calibration.passage(values[scores.reach])
+    if min_score is not None:
+        order = order[probabilities[order] >= min_score]
     ranks = [ranked.rank_of(found.rows) for ranked in (found.dense, found.lexical)]
     return tuple(
-        _hit(snapshot, found, int(rows[i]), rank, i, scores, values, ranks)
+        _hit(snapshot, found, int(rows[i]), rank, i, scores, values, probabilities, ranks)
         for rank, i in enumerate(order[:top_n].tolist(), start=1)
     )
 
@@ -70,6 +80,7 @@ def _hit(
     i: int,
     scores: Scores | None,
     values: NDArray[np.float64] | None,
+    probabilities: NDArray[np.float64],
     ranks: list[NDArray[np.int64]],
 ) -> SearchHit:
     chunk = snapshot.chunk(row)
@@ -99,6 +110,7 @@ def _hit(
         truncated=scores is not None and bool(scores.truncated[i]),
         exit_layer=None if scores is None else scores.exit_layer(i),
         windowed=scores is not None and scores.is_windowed(i),
+        probability=None if np.isnan(probabilities[i]) else float(probabilities[i]),
     )
 
 

@@ -16,6 +16,7 @@ from . import backends, costs, cpu, exits, models
 from .artifact import Artifact
 from .assembly import Passages
 from .backends import Backend, LayeredBackend, Scores, Selected, StartedPairs
+from .calibration import Calibration
 from .deadlines import Deadline, Report, check_deadline
 from .encoder import as_texts, open_as
 from .errors import BackendError, QueryError
@@ -79,6 +80,7 @@ class CrossEncoder:
         backend: name of what runs it.
         backend_reason: why that was chosen.
         exits: heads for early exit, or None where the model has none.
+        calibrations: what its scores are worth as probabilities, one for each weight of the similarity; may be none.
         identity: what an exact logit depends on beside the pair.
     """
 
@@ -89,12 +91,14 @@ class CrossEncoder:
         selected: Selected,
         heads: ExitHeads | None = None,
         threads: int | None = None,
+        calibrations: tuple[Calibration, ...] = (),
     ) -> None:
         self.artifact = artifact
         self.tokenizer = tokenizer
         self.backend = selected.backend.name
         self.backend_reason = selected.reason
         self.exits = heads
+        self.calibrations = calibrations
         self.identity = backends.identity(artifact, selected.backend)
         self._backend: Backend = selected.backend
         self._threads = threads
@@ -113,13 +117,15 @@ class CrossEncoder:
         """Load a cross-encoder by name, folder or artifact, with its heads for early exit unless ``exits`` is False.
 
         Raises:
-            ModelError: there is no such model, it is damaged, or no cross-encoder; or its heads are another model's.
+            ModelError: there is no such model, it is damaged, or no cross-encoder; or its heads or calibrations are
+                another model's.
             BackendError: the backend cannot run it here.
         """
         artifact = open_as(model, "cross-encoder")
         tokenizer = Tokenizer.load(artifact.tokenizer_path, limit=threads)
         selected = backends.select(artifact, backend, threads, tokenizer=tokenizer)
-        return cls(artifact, tokenizer, selected, ExitHeads.find(artifact) if exits else None, threads)
+        heads = ExitHeads.find(artifact) if exits else None
+        return cls(artifact, tokenizer, selected, heads, threads, Calibration.find(artifact))
 
     @property
     def kernel(self) -> str:

@@ -58,6 +58,8 @@ class SearchHit:
         truncated: whether the cross-encoder saw only the chunk's beginning.
         exit_layer: layer after which the chunk left the runoff with a predicted logit; None where the logit is final.
         windowed: whether the cross-encoder read only a window of the chunk, for want of time.
+        probability: how probable it is that the chunk is relevant, 0..1; None without a logit, or without a calibration
+            for this blend.
     """
 
     rank: int
@@ -76,6 +78,7 @@ class SearchHit:
     truncated: bool
     exit_layer: int | None = None
     windowed: bool = False
+    probability: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,8 @@ class SearchResult:
         deadline_met: whether the result was there in time; None without a deadline.
         planned_ms: when it was to be there by the plan; None where nothing was planned.
         spent_ms: when it was there, in milliseconds from the arrival.
+        answerable: how probable it is that any candidate is relevant, 0..1; None without a runoff, where there was
+            no time for any, or without a calibration for this blend.
         cached: whether the engine had this answer already; then no stage ran, and ``timings_ms.total`` is what the look
             took.
     """
@@ -131,6 +136,7 @@ class SearchResult:
     deadline_met: bool | None = None
     planned_ms: float | None = None
     spent_ms: float = 0.0
+    answerable: float | None = None
     cached: bool = False
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .calibration import Calibration
 from .candidates import Mode, check_mode, find
 from .conditions import Condition
 from .deadlines import Deadline, Report, check_deadline
+from .errors import QueryError
 from .ranking import DEFAULT_BLEND, check_blend, hits
 from .reranker import EXACT, check_count, check_effort
 from .results import SearchResult, Timings
 from .where import parse
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from typing_extensions import TypedDict
 
+    from .backends import Scores
     from .caching import Caches
-    from .stages import Stages
+    from .stages import PairScorer, Stages
     from .store import Generation
 
     class SearchOptions(TypedDict, total=False):
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
         blend: float
         effort: str
         deadline_ms: float | None
+        min_score: float | None
 
 
 DEFAULT_TOP = 5
@@ -54,6 +59,7 @@ class SearchSettings:
     blend: float = DEFAULT_BLEND
     effort: str = EXACT
     deadline_ms: float | None = None
+    min_score: float | None = None
 
     def __post_init__(self) -> None:
         check_count("top_n", self.top_n)
@@ -62,6 +68,7 @@ class SearchSettings:
         check_blend(self.blend)
         check_effort(self.effort)
         check_deadline("deadline_ms", self.deadline_ms)
+        _check_min_score(self.min_score, self.rerank)
 
 
 def condition_of(where: str | Condition | None) -> Condition | None:
@@ -85,10 +92,14 @@ def search(
         settings: what is wanted.
         caches: what is known of queries and pairs already.
         arrived: when the query came, by ``time.perf_counter``; a deadline counts from there.
+
+    Raises:
+        QueryError: a least probability is wanted, and the model has no calibration for the blend.
     """
     # Looked up before the stages are timed: the first query loads the models, which is no part of them.
     tokenizer, _ = stages.tokenizer, stages.encoder
     scorer = stages.scorer if settings.rerank else None
+    calibration = _calibration(scorer, settings)
     deadline = None if settings.deadline_ms is None else Deadline(settings.deadline_ms, arrived)
     laps = _Laps()
     query_ids = tokenizer.encode(query)
@@ -113,7 +124,16 @@ def search(
             deadline=deadline,
         )
     laps.end("rerank")
-    shown = hits(generation.snapshot, found, scores, settings.top_n, blend=settings.blend, chosen=chosen)
+    shown = hits(
+        generation.snapshot,
+        found,
+        scores,
+        settings.top_n,
+        blend=settings.blend,
+        chosen=chosen,
+        calibration=calibration,
+        min_score=settings.min_score,
+    )
     return SearchResult(
         query=query,
         backend=stages.backend,
@@ -127,8 +147,37 @@ def search(
         generation=generation.number,
         scored=0 if scores is None else int(scores.final.sum()),
         complete=scores is None or bool(scores.whole.all()),
+        answerable=_answerable(calibration, scores, found.similarities),
         **asdict(Report.now(settings.deadline_ms, arrived, planned)),
     )
+
+
+def _check_min_score(value: float | None, rerank: bool) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise QueryError(f"min_score: got {value!r}; expected a probability, 0 to 1")
+    if not rerank:
+        raise QueryError("min_score: without reranking there are no probabilities; leave it out, or rerank")
+
+
+def _calibration(scorer: PairScorer | None, settings: SearchSettings) -> Calibration | None:
+    found = Calibration.of(scorer, settings.blend)
+    if found is None and settings.min_score is not None:
+        known = ", ".join(f"{each.weight:g}" for each in getattr(scorer, "calibrations", ())) or "no blend at all"
+        raise QueryError(
+            f"min_score: no calibration for blend {settings.blend:g}, but for {known}; take such a blend, or fit one "
+            "with `runoff eval --calibrate`"
+        )
+    return found
+
+
+def _answerable(
+    calibration: Calibration | None, scores: Scores | None, similarities: NDArray[np.float32]
+) -> float | None:
+    if calibration is None or scores is None or (len(scores.logits) and not scores.reach.any()):
+        return None
+    return calibration.answerable(scores.logits[scores.reach], similarities[scores.reach])
 
 
 class _Laps:

@@ -73,6 +73,9 @@ WhereOption = Annotated[
 BlendOption = Annotated[
     float, typer.Option("--blend", help="Order by logit + BLEND x cosine similarity; 0 is the logit alone.")
 ]
+MinScoreOption = Annotated[
+    float | None, typer.Option("--min-score", help="Least probability of relevance of a hit, 0 to 1.")
+]
 DeadlineOption = Annotated[
     float | None, typer.Option("--deadline-ms", help="Time for the answer; what it leaves no time for is not reranked.")
 ]
@@ -186,6 +189,7 @@ def search(
     blend: BlendOption = DEFAULT_BLEND,
     effort: EffortOption = Effort.exact,
     deadline_ms: DeadlineOption = None,
+    min_score: MinScoreOption = None,
     store: StoreOption = DEFAULT_STORE,
     backend: BackendOption = Backend.auto,
     threads: ThreadsOption = None,
@@ -207,6 +211,7 @@ def search(
             blend=blend,
             effort=effort.value,
             deadline_ms=deadline_ms,
+            min_score=min_score,
         )
     output.json_or(as_json, result, output.search_result)
 
@@ -222,6 +227,7 @@ def prompt(
     blend: BlendOption = DEFAULT_BLEND,
     effort: EffortOption = Effort.exact,
     deadline_ms: DeadlineOption = None,
+    min_score: MinScoreOption = None,
     store: StoreOption = DEFAULT_STORE,
     backend: BackendOption = Backend.auto,
     threads: ThreadsOption = None,
@@ -243,6 +249,7 @@ def prompt(
             blend=blend,
             effort=effort.value,
             deadline_ms=deadline_ms,
+            min_score=min_score,
         )
     if as_json:
         output.print_json({"query": query, **output.prompt_fields(built, result)})

@@ -38,6 +38,9 @@ class SearchOptions(Strict):
     effort: Literal["exact", "fast"] = Field(
         "exact", description="`fast` stops early at chunks that cannot be among the best any more."
     )
+    min_score: Annotated[StrictFloat | StrictInt, Field(ge=0, le=1)] | None = Field(
+        None, description="Least probability of relevance of a hit."
+    )
     backend: Literal["auto", "native", "onnxruntime"] | None = Field(
         None, description="What runs the encoders; by default what the service was started with."
     )
@@ -52,5 +55,5 @@ class SearchOptions(Strict):
 
     def engine_options(self) -> dict[str, Any]:
         """Keyword arguments that ``Engine.search`` and ``Engine.prompt`` share."""
-        names = ("rerank", "mode", "where", "blend", "effort", "deadline_ms")
+        names = ("rerank", "mode", "where", "blend", "effort", "deadline_ms", "min_score")
         return {name: getattr(self, name) for name in names}
