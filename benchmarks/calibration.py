@@ -50,7 +50,7 @@ def fitted(known: Known, weight: float, model: str) -> Calibration:
     return calibration.fit(scores, labels(known), known.evidence.queries, weight=weight, model=model, about=about)
 
 
-def measured(known: Known, found: Calibration) -> dict[str, Any]:
+def measured(known: Known, found: Calibration, refilled: tuple[np.ndarray, np.ndarray, np.ndarray]) -> dict[str, Any]:
     """How far probabilities are from what the labels say, what a least probability keeps, and who can be answered."""
     relevant = labels(known)
     said = found.relevance(known.evidence.logits, known.similarities.reshape(-1))
@@ -62,7 +62,7 @@ def measured(known: Known, found: Calibration) -> dict[str, Any]:
         "relevant": float(relevant.mean()),
         "bins": [asdict(each) for each in calibration.reliability(said, relevant)],
         "min_score": {f"{least:g}": kept(said, relevant, least) for least in LEAST},
-        "answerable": answerable(known, found, relevant),
+        "answerable": answerable(known, found, relevant, refilled),
     }
 
 
@@ -76,20 +76,27 @@ def kept(said: np.ndarray, relevant: np.ndarray, least: float) -> dict[str, floa
     }
 
 
-def answerable(known: Known, found: Calibration, relevant: np.ndarray) -> dict[str, float]:
-    """Each query that has relevant candidates, asked with them and without them: how often `answerable` is right."""
-    scores = known.evidence.logits + found.weight * known.similarities.reshape(-1)
+def answerable(
+    known: Known, found: Calibration, relevant: np.ndarray, refilled: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> dict[str, float]:
+    """Each query that has relevant candidates, asked as it is and of a store without anything relevant."""
     queries = known.evidence.queries
-    has = np.isin(queries, queries[relevant])
-    best, answered = calibration.best_scores(scores[has], relevant[has], queries[has])
-    said = found.query(best) >= 0.5
+    scores = found.scores(known.evidence.logits, known.similarities.reshape(-1))
+    fresh = found.scores(*refilled[1:])
+    rests = [
+        np.concatenate([scores[(queries == number) & ~relevant], fresh[refilled[0] == number]])
+        for number in np.unique(queries[relevant])
+    ]
+    best = [scores[queries == number].max() for number in np.unique(queries[relevant])]
+    said = found.query(np.array([*best, *(rest.max() for rest in rests)]))
+    answered = np.arange(len(said)) < len(best)
     return {
-        "queries": int(answered.sum()),
-        "right_with": float(said[answered].mean()),
-        "right_without": float((~said[~answered]).mean()),
-        "right": float((said == answered).mean()),
+        "queries": len(best),
+        "right_with": float((said[answered] >= 0.5).mean()),
+        "right_without": float((said[~answered] < 0.5).mean()),
+        "right": float(((said >= 0.5) == answered).mean()),
         "right_of_any_fixed_top_n": float(answered.mean()),
-        "error": calibration.calibration_error(found.query(best), answered),
+        "error": calibration.calibration_error(said, answered),
     }
 
 
@@ -135,13 +142,14 @@ def main() -> None:
     gatherer = early_exit.Gatherer(chosen.collections, chosen.cache, chosen.threads)
     counts = {name: gatherer.kept(name) if chosen.kept else chosen.queries for name in chosen.names}
     known = {name: gatherer.known(name, count) for name, count in counts.items()}
+    refills = {name: gatherer.refilled(name, each) for name, each in known.items()}
     model = gatherer.model.artifact.digest
     curves = [fitted(known[FITTED_ON], weight, model) for weight in WEIGHTS]
     results = {
         f"{each.weight:g}": {
             "passage": asdict(each.passage),
             "query": asdict(each.query),
-            **{name: measured(row, each) for name, row in known.items()},
+            **{name: measured(row, each, refills[name]) for name, row in known.items()},
         }
         for each in curves
     }

@@ -100,6 +100,29 @@ class Gatherer:
         evidence = Evidence(by_layer, logits.reshape(-1), offsets, numbers)
         return Known(data, queries, documents, similarities, evidence, tokens)
 
+    def refilled(self, name: str, known: Known) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What the first stage finds for each query in place of its relevant candidates, were nothing relevant there.
+
+        Returns:
+            The number of each such pair's query, its logit and its cosine similarity.
+        """
+        path = self._cache / f"{name}.refills.{len(known.queries)}.npz"
+        if not path.exists():
+            ids, vectors = list(known.data.documents), np.load(self._cache / f"{name}.vectors.npy")
+            encoded = self.encoder.encode([known.data.queries[query] for query in known.queries])
+            rows: list[tuple[int, float, float]] = []
+            for number, query in enumerate(known.queries):
+                similarities, relevant = vectors @ encoded[number], known.data.relevant[query]
+                order = np.argsort(-similarities, kind="stable").tolist()
+                left = [place for place in order if relevant.get(ids[place], 0) <= 0][:DEPTH]
+                new = [place for place in left if ids[place] not in set(known.documents[number])]
+                logits = self.model.score(*self.cached(known.data, query, [ids[place] for place in new])).logits
+                rows += zip([number] * len(new), logits.tolist(), similarities[new].tolist(), strict=True)
+            queries, logits, similarities = (np.array(column) for column in zip(*rows, strict=True))
+            np.savez(path, queries=queries, logits=logits, similarities=similarities)
+        with np.load(path) as kept:
+            return kept["queries"], kept["logits"], kept["similarities"]
+
     def kept(self, name: str) -> int:
         """Queries of a collection that the cache has, from the first on."""
         steps = itertools.count()
