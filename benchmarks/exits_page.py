@@ -10,14 +10,24 @@ from native_page import Table
 QUALITY = """## What does `effort="fast"` cost, and save?
 
 Twenty candidates of each query, whole documents by dense search. Heads are fitted on the other two collections, whose
-labels are not used, so that each row is text that its heads never saw. Order is by logit + weight x cosine. Work is
-multiply-adds of finished and abandoned layers, peeks included, as a share of finishing all; the rest is quality beside
-`exact` on the same candidates.
+labels are not used, so that each row is text that its heads never saw. Order is by logit + weight x cosine; with weight
+0 the heads see no similarity either, as when plain strings are ranked, and keep the wider of their two margins ({alone}
+spreads, {blended} otherwise). Work is multiply-adds of finished and abandoned layers, peeks included, as a share of
+finishing all; the rest is quality beside `exact` on the same candidates. Where exits are, and the margins, were chosen
+by looking at these tables; the heads' weights were not.
 """
 
-TIME = """The same heads on the real encoder at the default weight of the blend, both efforts taking turns at each
-query: mean milliseconds of the better of several turns.
+TIME = """Mean milliseconds of a query with the same heads and candidates on the real encoder, at the default weight of
+{blend:g}; both efforts take turns at each query, and the better of two turns counts. The ratio is the mean of the
+queries' own.
 """
+
+WORKLOADS = """The workloads of the native encoder's table, whose passages have nothing to do with their query, with the
+heads that go with the model: median milliseconds, alone (weight 0) and with similarity. The peak is measured in the
+same run ({peak:.0f} to {most:.0f} thousand million operations a second); shares are of the operations that `exact`
+needs, for both.
+"""
+
 
 ERROR = """## What are the probabilities worth?
 
@@ -29,8 +39,9 @@ relevant passages for a question than the fitted collection has (about one), and
 ![Reliability](reliability.svg)
 """
 
-ANSWERABLE = """Queries that have relevant candidates, each asked with them and again after all of them were taken out:
-how often `answerable` says yes to the first and no to the second. A fixed number of hits is right for half of them.
+ANSWERABLE = """Queries that have relevant candidates, each asked of the whole store and of one that all that is
+relevant to it was taken out of, so that the next documents take its places: how often `answerable` is at least 0.5 for
+the first and less for the second. A fixed number of hits is right for half of them: it always has an answer.
 """
 
 LEAST = """What a least probability keeps of the twenty candidates, at weight {weight}.
@@ -38,7 +49,7 @@ LEAST = """What a least probability keeps of the twenty candidates, at weight {w
 
 
 def exits(record: Mapping[str, Any]) -> list[Table]:
-    """Quality by collection and weight; time, where it was taken."""
+    """Quality and work by collection and weight."""
     head = ("collection", "queries", "weight", "work", "nDCG@10 exact", "nDCG@10 fast", "same top 1", "top 3 agreement")
     rows: list[tuple[object, ...]] = [
         (
@@ -54,19 +65,34 @@ def exits(record: Mapping[str, Any]) -> list[Table]:
         for name, row in record["results"].items()
         for weight, found in row["quality"].items()
     ]
-    times: list[tuple[object, ...]] = [
+    margins = next(iter(record["results"].values()))["margins"]
+    return [(QUALITY.format(**{name: f"{margin:g}" for name, margin in margins.items()}), head, rows)]
+
+
+def exit_times(record: Mapping[str, Any]) -> list[Table]:
+    """Time by collection, and by workload."""
+    results = record["results"]
+    ranked: list[tuple[object, ...]] = [
+        (name, row["queries"], f"{row['exact_ms']:.0f}", f"{row['fast_ms']:.0f}", f"{row['ratio']:.2f}")
+        for name, row in results.items()
+        if "queries" in row
+    ]
+    works = {name: row for name, row in results.items() if "tokens" in row}
+    timed: list[tuple[object, ...]] = [
         (
             name,
-            row["time"]["queries"],
-            f"{row['time']['exact_ms']:.0f}",
-            f"{row['time']['fast_ms']:.0f}",
-            f"{row['time']['ratio']:.2f}",
+            row["tokens"],
+            *(f"{row[effort]['median_ms']:.0f}" for effort in ("exact", "fast alone", "fast")),
+            f"{row['ratio']:.2f}",
+            f"{row['peak_share']:.0%}",
+            f"{row['peak_share'] / row['ratio']:.0%}",
         )
-        for name, row in record["results"].items()
-        if "time" in row
+        for name, row in works.items()
     ]
-    timed = [(TIME, ("collection", "queries", "exact, ms", "fast, ms", "ratio"), times)] if times else []
-    return [(QUALITY, head, rows), *timed]
+    peaks = [row["peak"] for row in works.values()]
+    times = (TIME.format(**record["settings"]), ("collection", "queries", "exact, ms", "fast, ms", "ratio"), ranked)
+    head = ("workload", "tokens", "exact, ms", "fast alone, ms", "fast, ms", "ratio", "exact, share of peak", "fast")
+    return [times, *([(WORKLOADS.format(peak=min(peaks), most=max(peaks)), head, timed)] if works else [])]
 
 
 def calibration(record: Mapping[str, Any]) -> list[Table]:

@@ -69,6 +69,7 @@ NATIVE = {
     "footprint": native_page.footprint,
     "quantisation": native_page.quantisation,
     "early_exit": exits_page.exits,
+    "early_exit_time": exits_page.exit_times,
     "calibration": exits_page.calibration,
 }
 

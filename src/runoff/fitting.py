@@ -45,7 +45,7 @@ class FitSettings:
 
     layers: tuple[int, ...] = (6, 8, 9)
     margin: float = 0.5
-    margin_alone: float = 0.8
+    margin_alone: float = 0.9
     top_n: int = PROTECTED
     places: int = 3
     folds: int = 5
