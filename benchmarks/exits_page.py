@@ -33,13 +33,14 @@ ERROR = """## What are the probabilities worth?
 
 Platt's curve for logit + weight x cosine, fitted on the judgements of {fitted_on}; expected calibration error (mean
 distance between what was said and what was found, ten bins of equal size) on each collection. Beside it what the plain
-sigmoid of the logit is off. What nobody judged counts as not relevant. Probabilities are too low for text with more
+sigmoid of the logit is off. What nobody judged counts as not relevant. The rows of {fitted_on} only show that the fit
+worked. Probabilities are too low for text with more
 relevant passages for a question than the fitted collection has (about one), and too high for text with fewer.
 
 ![Reliability](reliability.svg)
 """
 
-ANSWERABLE = """Queries that have relevant candidates, each asked of the whole store and of one that all that is
+ANSWERABLE = """Queries that have relevant candidates, each asked of the whole store, and of one that everything
 relevant to it was taken out of, so that the next documents take its places: how often `answerable` is at least 0.5 for
 the first and less for the second. A fixed number of hits is right for half of them: it always has an answer.
 """

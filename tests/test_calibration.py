@@ -13,6 +13,7 @@ from runoff import calibration, models
 from runoff.artifact import Artifact
 from runoff.calibration import Calibration, Curve
 from runoff.errors import ArtifactDamagedError, ModelError, QueryError
+from runoff.ranking import DEFAULT_BLEND
 
 
 @pytest.fixture(scope="module")
@@ -129,3 +130,11 @@ def test_calibrations_of_another_model_are_refused(artifact: Artifact, tmp_path:
 
 def test_a_model_without_calibration_has_none(artifact: Artifact, tmp_path: Path) -> None:
     assert Calibration.find(replace(artifact, path=tmp_path)) == ()
+
+
+def test_the_model_comes_with_calibrations_for_the_blends_in_use(artifact: Artifact) -> None:
+    alone, blended = Calibration.find(artifact)
+    assert (alone.weight, blended.weight) == (0.0, DEFAULT_BLEND)
+    for each in (alone, blended):
+        assert each.passage.slope > 0
+        assert "nq_passages" in each.fitted["labels"]

@@ -345,3 +345,16 @@ def test_verify_reads_the_heads_too(artifact: Artifact, tmp_path: Path) -> None:
     (folder / exits.FILE).write_bytes((folder / exits.FILE).read_bytes()[:-1])
     with pytest.raises(ArtifactDamagedError, match="exits"):
         models.verify(str(folder), runner=golden)
+
+
+def test_the_model_comes_with_heads_that_know_their_origin(artifact: Artifact) -> None:
+    found = ExitHeads.find(artifact)
+    assert found is not None
+    assert [each.layer for each in found.heads] == [6, 8, 9]
+    assert found.fitted["settings"]["margin_alone"] == found.margin_alone > found.margin
+    assert len(found.fitted["pairs_sha256"]) == 3
+    # The later the layer, the less is left for similarity to explain, and the surer the guess.
+    for of in (lambda each: each.share, lambda each: float(each.spread.mean())):
+        values = [of(each) for each in found.heads]
+        assert values == sorted(values, reverse=True)
+        assert values[-1] > 0
