@@ -24,7 +24,8 @@ TIME = """
 
 Milliseconds of `Engine.search`, and of `Engine.prompt` where it says so, by {queries} queries of {collections} over a
 store of their {documents:,} documents, exact, twenty candidates, {threads} threads ({cpu}). A refresh edits
-{changed:.0%} of the documents; after it {new:.2f} pairs a query had to be scored.
+{changed:.0%} of the documents; after it {new:.2f} pairs a query had to be scored. What a prompt takes beside its search
+is cutting passages to the budget and counting tokens.
 """
 
 STREAM = """
