@@ -48,6 +48,9 @@ Ingest is without embedding. A change adds 100 chunks that are embedded, to a st
 commit, and the reader's new generation. Its first one in a process also sorts the keys by which texts are looked up.
 """
 
+SHARED = """\\* On a shared machine: a second of processor time stands for a second, and making the texts is in it.
+"""
+
 REPLACED = """## After twenty times a tenth
 
 Twenty rounds of a commit that replaces a tenth of the documents, with the compactions that come by themselves; then
@@ -165,9 +168,11 @@ def _change(sizes: Steps) -> list[str]:
         for size, steps in sizes.items():
             value = steps.get(step, {}).get(key)
             share = value / int(size) if value is not None and key == "bytes" else value
-            cells.append("not measured" if share is None else form.format(share))
+            text = "not measured" if share is None else form.format(share)
+            cells.append(f"{text} *" if share is not None and step == "ingest" and steps[step].get("shared") else text)
         rows.append((name, *cells))
-    return _table(("chunks", *_named(sizes)), rows)
+    shared = any(steps.get("ingest", {}).get("shared") for steps in sizes.values())
+    return [*_table(("chunks", *_named(sizes)), rows), *([SHARED] if shared else [])]
 
 
 def _replaced(sizes: Steps) -> list[str]:
