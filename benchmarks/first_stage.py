@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -65,6 +66,7 @@ def run(python: Path, name: str, size: int) -> dict[str, float]:
 def worker(name: str, size: int) -> None:
     """Build and search one index; prints what came of it."""
     vectors, queries = data(size)
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
     exact = np.argsort(-(queries @ vectors.T), axis=1, kind="stable")[:, :K]
     gc.collect()
     before = _memory()

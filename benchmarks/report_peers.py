@@ -165,7 +165,7 @@ def _line(points: Mapping[str, Any], unit: str) -> str:
 def _concurrency(results: Mapping[str, Any]) -> str:
     callers = list(next(iter(results["contenders"].values())))
     rows = [(name, *(_caller(row[count]) for count in callers)) for name, row in results["contenders"].items()]
-    return table(("contender", *(f"{count} callers" for count in callers)), rows)
+    return table(("callers", *callers), rows)
 
 
 def _caller(row: Mapping[str, Any]) -> str:
