@@ -11,10 +11,10 @@ Every contender has the same weights, pairs and threads, its own process and its
 turns with the others. They all tokenise the passages in every call; Runoff's search does not have to (see the token
 cache above), so this understates what a Runoff user sees. "Times native" is the median by Runoff native's. Tokens are
 real ones, without padding; the share is of the machine's int8 peak (above), counting useful operations only, so that
-the fp32 contenders are measured by a yardstick that they do not use. In the tables of labelled queries nDCG@10 and "as
-fp32", how many of the first three are those of sentence-transformers in fp32, are over all queries of that table, the
-times over the first few of them. So few queries tell no two contenders' nDCG apart: the section on 8 bits and
-docs/evaluation.md have more.
+the fp32 contenders are measured by a yardstick that they do not use. The peak was taken once, and the machine's own
+speed moved between tables: compare shares within one. In the tables of labelled queries nDCG@10 and "as fp32", how many
+of the first three are those of sentence-transformers in fp32, are over all queries of that table, the times over the
+first few of them. So few queries tell no two contenders' nDCG apart: docs/evaluation.md has more.
 
 Bias: we wrote the adapters (benchmarks/peers), we know our own library best, and only this machine was measured. The
 8-bit ONNX file is onnxruntime's dynamic quantisation, per tensor, as the published 8-bit files of this model are; the
