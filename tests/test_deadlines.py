@@ -139,7 +139,7 @@ class TestScores:
     def test_short_of_time_windows_are_read_and_said_so(self, cross_encoder: CrossEncoder) -> None:
         slow = replace(COSTS, token=100.0)
         read = passages(*[90] * 4)
-        found = score(clocked(cross_encoder, known=slow), 1.05 * 4 * 75 * 100 / 2 * Pace().factor, read)
+        found = score(clocked(cross_encoder, known=slow), 1.1 * 4 * 75 * 100 / 2 * Pace().factor, read)
         assert found.scores.reached.all()
         assert found.scores.windowed.all()
         assert not found.scores.truncated.any()
@@ -147,7 +147,9 @@ class TestScores:
     def test_shorter_still_the_last_candidates_are_not_read(self, cross_encoder: CrossEncoder) -> None:
         slow = replace(COSTS, token=1e6)
         found = score(
-            clocked(cross_encoder, known=slow), Pace().factor * 3.3 * 43e6 / 2 + timed.RESERVE_MS, passages(*[90] * 6)
+            clocked(cross_encoder, known=slow),
+            1.05 * Pace().factor * 3.3 * 43e6 / 2 + timed.RESERVE_MS,
+            passages(*[90] * 6),
         )
         assert found.scores.reached.tolist() == [True] * 3 + [False] * 3
         assert found.scores.order()[3:].tolist() == [3, 4, 5]

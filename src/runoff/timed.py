@@ -22,8 +22,9 @@ from .costs import Costs, Milliseconds, Pace
 from .deadlines import Deadline
 from .exits import ExitHeads
 
-# What turning scores into a result takes, at most.
-RESERVE_MS = 3.0
+# What is kept back: what turning scores into a result takes at most, and a share of the deadline, since the last step is
+# as uncertain as it is long.
+RESERVE_MS, RESERVE_SHARE = 3.0, 0.03
 # Steps shorter than this say nothing about the pace.
 SHORTEST_MS = 1.0
 # What pairs that can leave early take of the work of finishing them all, about.
@@ -103,9 +104,10 @@ class Clocked:
             query = min(len(query_ids), self._max_length - MIN_PASSAGE - SPECIALS)
             share = SHARE if self._heads is not None else 1.0
             factor = self.pace.factor
-            budget = max(0.0, deadline.remaining() - RESERVE_MS) / factor
+            reserve = _reserve(deadline)
+            budget = max(0.0, deadline.remaining() - reserve) / factor
             plan = plans.choose(self.costs, query, passages.lengths, self._max_length, budget, share)
-            planned = deadline.spent() + plan.milliseconds * factor + RESERVE_MS
+            planned = deadline.spent() + plan.milliseconds * factor + reserve
             read = passages.take(np.arange(plan.count))
             if plan.window is not None:
                 read = windows.narrow(query_ids, read, plan.window, self._sentence_ends)
@@ -168,6 +170,10 @@ class Clocked:
             outcome.take(wave, scores.logits, scores.truncated, scores.query_truncated)
 
 
+def _reserve(deadline: Deadline) -> float:
+    return RESERVE_MS + RESERVE_SHARE * deadline.milliseconds
+
+
 class _Watch:
     """Knows what time there is, and how fast this query gets on."""
 
@@ -192,7 +198,7 @@ class _Watch:
 
     def affordable(self, work: Milliseconds, share: float = 1.0) -> int:
         """How many of these pairs, from the first, there is time for in a share of what is left."""
-        left = share * (self._deadline.remaining() - RESERVE_MS) / self._factor
+        left = share * (self._deadline.remaining() - _reserve(self._deadline)) / self._factor
         fits = np.cumsum(work) / self._costs.threads + self._costs.call <= left
         fits &= np.maximum.accumulate(work) + self._costs.call <= left
         return int(fits.sum())
