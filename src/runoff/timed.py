@@ -22,8 +22,8 @@ from .costs import Costs, Milliseconds, Pace
 from .deadlines import Deadline
 from .exits import ExitHeads
 
-# What is kept back: what turning scores into a result takes at most, and a share of the deadline, since the last step is
-# as uncertain as it is long.
+# What is kept back: what turning scores into a result takes at most, and a share of the deadline, since the last step
+# is as uncertain as it is long.
 RESERVE_MS, RESERVE_SHARE = 3.0, 0.03
 # Steps shorter than this say nothing about the pace.
 SHORTEST_MS = 1.0
