@@ -35,6 +35,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"top_n": 2},
     {"top_n": 2, "candidates": 3},
     {"blend": 0.0},
+    {"min_score": 0.5},
     {"effort": "fast", "top_n": 2},
     {"where": 'title != "Signing webhooks"'},
     {"where": 'title = "Signing webhooks"'},
@@ -48,6 +49,7 @@ class Counted:
     def __init__(self, stages: ModelStages, scorer: CrossEncoder | None = None) -> None:
         self._stages = stages
         self._scorer = scorer or stages.scorer
+        self.calibrations = self._scorer.calibrations
         self.encoder = self.scorer = self
         self.tokenizer, self.counter = stages.tokenizer, stages.counter
         self.backend, self.identity = stages.backend, stages.identity
