@@ -12,15 +12,17 @@ turns with the others. They all tokenise the passages in every call; Runoff's se
 cache above), so this understates what a Runoff user sees. "Times native" is the median by Runoff native's. Tokens are
 real ones, without padding; the share is of the machine's int8 peak (above), counting useful operations only, so that
 the fp32 contenders are measured by a yardstick that they do not use. The peak was taken once, and the machine's own
-speed moved between tables: compare shares within one. In the tables of labelled queries nDCG@10 and "as fp32", how many
-of the first three are those of sentence-transformers in fp32, are over all queries of that table, the times over the
-first few of them. So few queries tell no two contenders' nDCG apart: docs/evaluation.md has more.
+speed moved between tables: compare shares within one. In the tables of labelled queries the last three columns are over
+all queries of that table, the times over the first few: nDCG@10, how many of the first three are those of
+sentence-transformers in fp32, and the logits' root mean square distance from its. So few queries tell no two
+contenders' nDCG apart, docs/evaluation.md has more; the distance of logits is the finer measure.
 
 Bias: we wrote the adapters (benchmarks/peers), we know our own library best, and only this machine was measured. The
 8-bit ONNX file is onnxruntime's dynamic quantisation, per tensor, as the published 8-bit files of this model are; the
 cross-encoder's fp32 weights were recovered from one of these (docs/models.md), which a contender in fp32 cannot gain
-from. OpenVINO's int8 comes from NNCF's default calibration with 40 pairs; on this CPU, without VNNI, OpenVINO is faster
-in fp32. On a CPU with other instructions the order may change: ask `runoff info` what yours has, and rerun.
+from. OpenVINO's int8 comes from NNCF's defaults and 40 calibration pairs, and care could bring its logits nearer; on
+this CPU, without VNNI, OpenVINO is faster in fp32. On a CPU with other instructions the order may change: ask
+`runoff info` what yours has, and rerun.
 """
 DETERMINISM = """## Does a score depend on its batch?
 
@@ -114,11 +116,12 @@ def _rerank(results: Mapping[str, Any]) -> str:
             times = (f"{row['median_ms']:.0f}", f"{row['p95_ms']:.0f}", f"{row['ratio']:.2f}")
             told = [contender, *times, f"{row['tokens_per_s']:.0f}", f"{row['peak share']:.0%}"]
             if real:
-                told += [f"{row['ndcg@10']:.3f}", f"{row['top 3 as fp32']:.2f}" if "top 3 as fp32" in row else "-"]
+                told.append(f"{row['ndcg@10']:.3f}")
+                told += [f"{row[name]:.2f}" if name in row else "-" for name in ("top 3 as fp32", "rms to fp32")]
             rows.append(told)
         asked = f"{found['queries']} queries, {found['timed']} of them timed" if real else f"{found['timed']} rounds"
         head = ("contender", "p50 ms", "p95 ms", "times native", "tokens/s", "share of the peak")
-        head += ("nDCG@10", "as fp32") if real else ()
+        head += ("nDCG@10", "top 3", "rms") if real else ()
         parts.append(f"**{name}**, {found['tokens']} tokens, {asked}\n\n{table(head, rows)}")
     facts = [
         (

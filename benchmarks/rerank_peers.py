@@ -17,6 +17,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+import numpy as np
+
 import collection as collections
 import contenders
 import harness
@@ -169,6 +171,7 @@ def _quality(
     found = {"ndcg@10": mean(ndcg(each, one.judged, 10) for each, one in zip(ranked, lists, strict=True))}
     if reference:
         best = [set(contenders.top(each, 3)) for each in reference]
+        found["rms to fp32"] = float(np.sqrt(np.mean((np.array(scores) - np.array(reference)) ** 2)))
         found["top 3 as fp32"] = mean(len(set(order[:3]) & top) / 3 for order, top in zip(orders, best, strict=True))
     return found
 
