@@ -7,6 +7,8 @@
 
 #include "memory.h"
 
+#define SPARES 4 /* callers whose memory is kept */
+
 struct job {
     void (*work)(void *, struct memory *);
     void *argument;
@@ -21,6 +23,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
 static struct job *queue; /* oldest first */
 static int started;       /* threads of the pool */
+static struct memory spare[SPARES]; /* of callers, for the next ones; under the lock */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 void *memory_reserve(struct memory *memory, size_t size)
@@ -115,31 +118,56 @@ static void drop(struct job *job)
     *at = job->next;
 }
 
-static void work_alone(struct job *job)
+/* Memory of an earlier caller, the largest there is, or none yet; the lock is held. */
+static struct memory borrow(void)
 {
-    struct memory memory = {NULL, 0};
-    job->work(job->argument, &memory);
-    free(memory.bytes);
+    struct memory *best = spare;
+    for (int i = 1; i < SPARES; i++)
+        if (spare[i].size > best->size)
+            best = &spare[i];
+    const struct memory memory = *best;
+    *best = (struct memory){NULL, 0};
+    return memory;
+}
+
+/* Keeps a caller's memory in the place of the smallest, whose bytes it returns for the caller to free; the lock is held. */
+static void *give_back(struct memory memory)
+{
+    struct memory *least = spare;
+    for (int i = 1; i < SPARES; i++)
+        if (spare[i].size < least->size)
+            least = &spare[i];
+    if (least->size >= memory.size)
+        return memory.bytes;
+    void *bytes = least->bytes;
+    *least = memory;
+    return bytes;
 }
 
 void pool_run(int threads, void (*work)(void *, struct memory *), void *argument)
 {
-    struct job job = {work, argument, threads, 0, 0, PTHREAD_COND_INITIALIZER, NULL};
+    struct job job = {work, argument, threads - 1, 1, 0, PTHREAD_COND_INITIALIZER, NULL};
     pthread_once(&once, watch_forks);
     pthread_mutex_lock(&lock);
-    grow(threads);
-    if (started) {
-        append(&job);
-        if (threads == 1)
-            pthread_cond_signal(&arrived);
-        else
-            pthread_cond_broadcast(&arrived);
-        while (!job.drained || job.working)
-            pthread_cond_wait(&job.finished, &lock);
-        drop(&job);
-    }
+    grow(threads - 1);
+    struct memory memory = borrow();
+    append(&job);
+    if (threads == 2)
+        pthread_cond_signal(&arrived);
+    else if (threads > 2)
+        pthread_cond_broadcast(&arrived);
     pthread_mutex_unlock(&lock);
-    if (!job.drained)
-        work_alone(&job);
+
+    work(argument, &memory);
+
+    pthread_mutex_lock(&lock);
+    job.drained = 1;
+    job.working--;
+    while (job.working)
+        pthread_cond_wait(&job.finished, &lock);
+    drop(&job);
+    void *bytes = give_back(memory);
+    pthread_mutex_unlock(&lock);
+    free(bytes);
     pthread_cond_destroy(&job.finished);
 }
