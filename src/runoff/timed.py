@@ -25,6 +25,8 @@ from .exits import ExitHeads
 # What is kept back: what turning scores into a result takes at most, and a share of the deadline, since the last step
 # is as uncertain as it is long.
 RESERVE_MS, RESERVE_SHARE = 3.0, 0.03
+# A further share for another caller at work: how the cores are dealt out is then for the system to say.
+COMPANY_SHARE = 0.08
 # Steps shorter than this say nothing about the pace.
 SHORTEST_MS = 1.0
 # What pairs that can leave early take of the work of finishing them all, about.
@@ -104,7 +106,7 @@ class Clocked:
             query = min(len(query_ids), self._max_length - MIN_PASSAGE - SPECIALS)
             share = SHARE if self._heads is not None else 1.0
             factor = self.pace.factor
-            reserve = _reserve(deadline)
+            reserve = _reserve(deadline, self.pace)
             budget = max(0.0, deadline.remaining() - reserve) / factor
             plan = plans.choose(self.costs, query, passages.lengths, self._max_length, budget, share)
             planned = deadline.spent() + plan.milliseconds * factor + reserve
@@ -170,8 +172,9 @@ class Clocked:
             outcome.take(wave, scores.logits, scores.truncated, scores.query_truncated)
 
 
-def _reserve(deadline: Deadline) -> float:
-    return RESERVE_MS + RESERVE_SHARE * deadline.milliseconds
+def _reserve(deadline: Deadline, pace: Pace) -> float:
+    share = RESERVE_SHARE + COMPANY_SHARE * (pace.running > 1)
+    return RESERVE_MS + share * deadline.milliseconds
 
 
 class _Watch:
@@ -198,7 +201,7 @@ class _Watch:
 
     def affordable(self, work: Milliseconds, share: float = 1.0) -> int:
         """How many of these pairs, from the first, there is time for in a share of what is left."""
-        left = share * (self._deadline.remaining() - _reserve(self._deadline)) / self._factor
+        left = share * (self._deadline.remaining() - _reserve(self._deadline, self._pace)) / self._factor
         fits = np.cumsum(work) / self._costs.threads + self._costs.call <= left
         fits &= np.maximum.accumulate(work) + self._costs.call <= left
         return int(fits.sum())
