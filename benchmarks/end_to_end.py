@@ -112,7 +112,8 @@ def _contest(
     python = str(chosen.venvs / "st" / "bin" / "python")
     models = (str(chosen.models.resolve()), str(chosen.bi_encoder.resolve()))
     commands = {
-        "Runoff": [sys.executable, __file__, "worker", str(folder), str(budget)],
+        "Runoff": [sys.executable, __file__, "worker", str(folder), str(budget), "exact"],
+        "Runoff, fast": [sys.executable, __file__, "worker", str(folder), str(budget), "fast"],
         "tutorial script": [python, str(SCRIPT), *models, str(budget), str(folder)],
     }
     sides = {side: _Side(command) for side, command in commands.items()}
@@ -157,13 +158,13 @@ class _Side:
             self._process.wait()
 
 
-def worker(folder: Path, budget: int) -> Iterator[dict[str, Any]]:
+def worker(folder: Path, budget: int, effort: str) -> Iterator[dict[str, Any]]:
     """Runoff's side."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:budget])
     with Engine.open(folder, threads=budget, cache_bytes=0) as engine:
         for line in sys.stdin:
             question = json.loads(line)
-            result = engine.search(question, TOP)
+            result = engine.search(question, TOP, effort=effort)
             started = time.perf_counter()
             passages = [PromptPassage(title=hit.title, url=hit.url, text=hit.text) for hit in result.hits]
             build(question, passages, max_tokens=6000, counter=engine.stages.counter)
@@ -191,7 +192,7 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["worker"]:
-        for told in worker(Path(sys.argv[2]), int(sys.argv[3])):
+        for told in worker(Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]):
             print(json.dumps(told), flush=True)
     else:
         main()

@@ -216,6 +216,7 @@ def test_forks_beside_busy_callers_are_survived() -> None:
 
 def test_ctrl_c_reaches_the_main_thread_and_leaves_the_pool_usable() -> None:
     done = run(
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it\n"
         "threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "try:\n    forever()\nexcept KeyboardInterrupt:\n    print(score() == wanted)"
     )
