@@ -68,6 +68,11 @@ class Costs:
         """Milliseconds until a call has done the work of its pairs."""
         return self.call + max(float(work.sum()) / self.threads, float(work.max())) if len(work) else 0.0
 
+    def fitting(self, work: Milliseconds, budget: float) -> int:
+        """How many of these pairs, from the first, one call gets done within so many milliseconds."""
+        walls = self.call + np.maximum(np.cumsum(work) / self.threads, np.maximum.accumulate(work))
+        return int((walls <= budget).sum())
+
 
 def measure(score: PairScoring, threads: int) -> Costs:
     """Time a few made-up pairs; takes about half a second on a slow machine. The least time of a few rounds counts.

@@ -49,8 +49,7 @@ def choose(
     for window in WINDOWS:
         read = lengths if window is None else np.minimum(lengths, window)
         work = costs.pairs(np.minimum(read.astype(np.int64) + query + SPECIALS, longest)) * share
-        fitting = [costs.wall(work[:count]) <= budget for count in range(1, len(work) + 1)]
-        if all(fitting):
-            return Plan(len(work), window, costs.wall(work))
-    count = fitting.index(False)
+        count = costs.fitting(work, budget)
+        if count == len(work):
+            break
     return Plan(count, window, costs.wall(work[:count]))

@@ -202,9 +202,7 @@ class _Watch:
     def affordable(self, work: Milliseconds, share: float = 1.0) -> int:
         """How many of these pairs, from the first, there is time for in a share of what is left."""
         left = share * (self._deadline.remaining() - _reserve(self._deadline, self._pace)) / self._factor
-        fits = np.cumsum(work) / self._costs.threads + self._costs.call <= left
-        fits &= np.maximum.accumulate(work) + self._costs.call <= left
-        return int(fits.sum())
+        return self._costs.fitting(work, left)
 
     def unhurried(self, work: Milliseconds) -> bool:
         """Whether all of these pairs fit in a part of what is left."""
