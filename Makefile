@@ -116,8 +116,6 @@ bench-quantisation: $(VENV)/.installed
 	$(BIN)/python benchmarks/quantisation.py --collections $(DATA) --fp32 $(FP32) --cache build/fp32 \
 		--json $(RESULTS)/quantisation.json
 
-# Deadlines; WORK keeps the store and what was measured so far, so that a run goes on where it was.
-WORK ?= .deadlines
 bench-deadlines: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/windows.py --collections $(DATA) --json $(RESULTS)/windows.json
 	$(BIN)/python benchmarks/deadlines.py --collections $(DATA) --work $(WORK) --json $(RESULTS)/deadlines.json
