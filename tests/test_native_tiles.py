@@ -12,6 +12,13 @@ from runoff import _encoder
 WIDTH, OUT = 384, 64
 RNG = np.random.default_rng(7)
 PLACES = np.arange(WIDTH)[:, None] * np.ones(OUT, np.int64)
+
+
+def quads(*weights: int) -> NDArray[np.int64]:
+    """The same weights for the inputs of every quad, or of quads in turn, in all columns."""
+    return np.resize(np.array(weights), WIDTH)[:, None] * np.ones(OUT, np.int64)
+
+
 WEIGHTS = {
     "all largest": np.full((WIDTH, OUT), 127),
     "all smallest": np.full((WIDTH, OUT), -128),
@@ -19,6 +26,13 @@ WEIGHTS = {
     "signs in turn": np.where(PLACES % 2, 127, -128),
     "just within the bound": np.where(PLACES % 8 < 2, 64, 0),
     "just beyond the bound": np.where(PLACES % 8 < 2, 65, 0),
+    "pairs of the first and third": quads(100, 60, 20, 60),
+    "pairs of the first and last": quads(100, 60, 60, 20),
+    "no pairs": quads(100, 60, 60, 60),
+    "other pairs in another column": np.where(PLACES % 4 + np.arange(OUT) % 2 == 1, 100, 29),
+    "sums that wrap around": quads(64, 64, 64, 64, 64, 64, 64, 64, 1, 0, 0, 1),
+    "and downwards": quads(-64, -64, -64, -64, -64, -64, -64, -64, -1, 0, 0, -1),
+    "and both ways": quads(64, 64, -64, -64, 64, 64, -64, -64, 1, 0, 0, -1),
     "one column beyond it": np.where(np.arange(OUT) == 17, 127, 1) * np.ones((WIDTH, 1), np.int64),
     "all there are": RNG.integers(-128, 128, (WIDTH, OUT)),
     "small": RNG.integers(-3, 4, (WIDTH, OUT)),
