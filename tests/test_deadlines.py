@@ -60,15 +60,15 @@ class TestPlans:
     def test_narrows_windows_before_it_leaves_candidates_out(self) -> None:
         lengths = np.full(20, 200, np.int32)
         counts, read = [], []
-        for budget in range(220, 0, -5):
+        for budget in range(220, 10, -5):
             plan = plans.choose(COSTS, 9, lengths, 512, budget)
             counts.append(plan.count)
             read.append(plan.window or 512)
             assert plan.milliseconds <= budget
         assert counts == sorted(counts, reverse=True)
         assert read == sorted(read, reverse=True)
-        assert all(window == 32 for count, window in zip(counts, read, strict=True) if count < 20)
-        assert counts[0] == 20
+        assert all(window == 96 for count, window in zip(counts, read, strict=True) if count < 20)
+        assert (counts[0], read[0]) == (20, 512)
         assert counts[-1] == 2
 
     def test_one_long_pair_cannot_be_shared(self) -> None:
@@ -138,8 +138,8 @@ class TestScores:
 
     def test_short_of_time_windows_are_read_and_said_so(self, cross_encoder: CrossEncoder) -> None:
         slow = replace(COSTS, token=100.0)
-        read = passages(*[90] * 4)
-        found = score(clocked(cross_encoder, known=slow), 1.1 * 4 * 75 * 100 / 2 * Pace().factor, read)
+        read = passages(*[150] * 4)
+        found = score(clocked(cross_encoder, known=slow), 1.1 * 4 * 107 * 100 / 2 * Pace().factor, read)
         assert found.scores.reached.all()
         assert found.scores.windowed.all()
         assert not found.scores.truncated.any()
@@ -148,8 +148,8 @@ class TestScores:
         slow = replace(COSTS, token=1e6)
         found = score(
             clocked(cross_encoder, known=slow),
-            1.05 * Pace().factor * 3.3 * 43e6 / 2 + timed.RESERVE_MS,
-            passages(*[90] * 6),
+            1.05 * Pace().factor * 3.3 * 107e6 / 2 + timed.RESERVE_MS,
+            passages(*[150] * 6),
         )
         assert found.scores.reached.tolist() == [True] * 3 + [False] * 3
         assert found.scores.order()[3:].tolist() == [3, 4, 5]
@@ -207,10 +207,22 @@ class TestExits:
         head = ExitHead(6, weights, 0.0, 0.0, knots, np.ones(1, np.float32))
         return ExitHeads((head,), 1.0, 1.0, cross_encoder.artifact.digest)
 
-    def test_exact_keeps_all_where_there_is_time(self, layered: CrossEncoder, heads: ExitHeads) -> None:
+    def test_exact_keeps_all_where_there_is_time(
+        self, layered: CrossEncoder, heads: ExitHeads, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         read = passages(*range(5, 45, 3))
-        found = score(clocked(layered, heads), FOREVER, read).scores
         wanted = layered._backend.score(np.arange(2000, 2008, dtype=np.int32), read)
+        monkeypatch.setattr(layered._backend, "start", lambda *_: pytest.fail("looked at layers with time to spare"))
+        found = score(clocked(layered, heads), FOREVER, read).scores
+        assert found.final.all()
+        assert (found.logits == wanted.logits).all()
+
+    def test_exact_keeps_all_where_there_is_just_enough(self, layered: CrossEncoder, heads: ExitHeads) -> None:
+        read, slow = passages(*range(5, 45, 3)), replace(COSTS, token=1000.0)
+        work = slow.wall(slow.pairs(read.lengths.astype(np.int64) + 11)) * Pace().factor
+        found = score(clocked(layered, heads, slow), 1.3 * work, read).scores
+        wanted = layered._backend.score(np.arange(2000, 2008, dtype=np.int32), read)
+        assert not found.windowed.any()
         assert found.final.all()
         assert (found.logits == wanted.logits).all()
 

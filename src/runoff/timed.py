@@ -117,7 +117,8 @@ class Clocked:
             watch = _Watch(self.costs, self.pace, deadline, factor)
             spoken = np.flatnonzero(read.lengths)
             outcome = _Outcome(len(passages), read.lengths == 0)
-            if self._heads is not None and len(spoken) <= exits.WAVE_PAIRS:
+            leaving = self._heads is not None and (prune or not watch.unhurried(work[spoken]))
+            if leaving and len(spoken) <= exits.WAVE_PAIRS:
                 self._by_layers(outcome, watch, query_ids, read, work, spoken, prune, offsets, top_n)
             else:
                 self._by_waves(outcome, watch, query_ids, read, work, spoken)
