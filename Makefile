@@ -117,7 +117,7 @@ bench-quantisation: $(VENV)/.installed
 		--json $(RESULTS)/quantisation.json
 
 bench-deadlines: $(VENV)/.installed-test
-	$(BIN)/python benchmarks/windows.py --collections $(DATA) --json $(RESULTS)/windows.json
+	$(BIN)/python benchmarks/windows.py --collections $(DATA) --work $(WORK) --json $(RESULTS)/windows.json
 	$(BIN)/python benchmarks/deadlines.py --collections $(DATA) --work $(WORK) --json $(RESULTS)/deadlines.json
 
 docs: $(VENV)/.installed

@@ -49,7 +49,7 @@ def main() -> None:
     with Engine.open(chosen.work / "store", threads=chosen.threads, cache_bytes=0) as engine:
         for name, each in data.items():
             store(engine, name, each)
-        queries = _drawn(data, chosen.queries)
+        queries = drawn(data, chosen.queries)
         for _ in range(5):  # models load, costs are known, the pace is found
             engine.search(queries[0][1].text, deadline_ms=DEADLINES[-1])
         kept = {part: Kept(chosen.work / f"{part}.jsonl") for part in ("bases", "one", "two")}
@@ -70,6 +70,11 @@ def store(engine: Engine, name: str, data: Collection) -> None:
     documents = [replace(document, id=_id(name, key)) for key, document in as_documents(data)]
     for first in range(0, len(documents), BLOCK):
         engine.add(documents[first : first + BLOCK])
+
+
+def owners(name: str, data: Collection) -> dict[str, str]:
+    """A collection's documents by the ids that the store has them under."""
+    return {_id(name, key): key for key in data.documents}
 
 
 def _id(name: str, key: str) -> str:
@@ -100,7 +105,7 @@ class Kept:
 Asked = tuple[str, Query]  # with the name of its collection
 
 
-def _drawn(data: Mapping[str, Collection], count: int) -> list[Asked]:
+def drawn(data: Mapping[str, Collection], count: int) -> list[Asked]:
     """Labelled queries of all collections alike, in a seeded order."""
     rng = np.random.default_rng(harness.SEED)
     found: list[Asked] = []
@@ -113,7 +118,7 @@ def _drawn(data: Mapping[str, Collection], count: int) -> list[Asked]:
 def _measure(
     engine: Engine, data: Mapping[str, Collection], queries: list[Asked], kept: Kept, part: str, until: float
 ) -> None:
-    names = {name: {_id(name, key): key for key in each.documents} for name, each in data.items()}
+    names = {name: owners(name, each) for name, each in data.items()}
     waiting = iter([each for each in queries if f"{each[0]} {each[1].id}" not in kept.rows])
     lock = threading.Lock()
 
