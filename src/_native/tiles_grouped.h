@@ -36,42 +36,44 @@ struct strip {
 
 #define HEAD_BYTES(groups, quads) ((sizeof(struct strip) + sizeof(int32_t) * ((size_t)(groups) + (quads)) + 63) / 64 * 64)
 
-/* What quads can add to each 16-bit sum of a strip: weights without their signs, and the negative ones among them. */
+/* What quads can add to each 16-bit sum of a strip, those of the first pairs, then those of the second: weights without
+ * their signs, and the negative ones among them. */
 struct load {
-    uint16_t span[SUMS], down[SUMS];
+    int16_t span[SUMS], down[SUMS];
 };
 
 /* ---- packing ---- */
 
-static inline int8_t weight_at(const int8_t *matrix, int width, int k, int c) { return matrix[(size_t)k * width + c]; }
-
-/* The load of quad k under a pairing; 0 when one of its products could saturate. */
-static int load_of(const int8_t *matrix, int width, int k, const uint8_t *order, struct load *load)
+/* The load of a quad, rows w, w + width, ... of a matrix, under a pairing; 0 when one of its products could saturate. */
+static int load_of(const int8_t *w, ptrdiff_t width, const uint8_t *order, struct load *load)
 {
-    int most = 0;
-    for (int i = 0; i < SUMS; i++) {
-        int a = weight_at(matrix, width, k + order[i % 2 * 2], i / 2);
-        int b = weight_at(matrix, width, k + order[i % 2 * 2 + 1], i / 2);
-        int up = (a > 0 ? a : 0) + (b > 0 ? b : 0), down = (a < 0 ? -a : 0) + (b < 0 ? -b : 0);
-        load->span[i] = (uint16_t)(up + down);
-        load->down[i] = (uint16_t)down;
-        most = up > most ? up : most;
-        most = down > most ? down : most;
+    int16_t over = 0;
+    for (int pair = 0; pair < 2; pair++) {
+        const int8_t *one = w + order[2 * pair] * width, *other = w + order[2 * pair + 1] * width;
+        int16_t *span = load->span + pair * COLUMNS, *downs = load->down + pair * COLUMNS;
+        for (int c = 0; c < COLUMNS; c++) {
+            int16_t a = one[c], b = other[c], up = (a > 0 ? a : 0) + (b > 0 ? b : 0), down = up - a - b;
+            span[c] = up + down;
+            downs[c] = down;
+            over |= (up > PAIR_LIMIT) | (down > PAIR_LIMIT);
+        }
     }
-    return most <= PAIR_LIMIT;
+    return !over;
 }
 
 /* Adds a quad's load to a group's if it fits. */
 static int fits(struct load *group, const struct load *quad)
 {
-    int over = 0;
+    int16_t over = 0;
     for (int i = 0; i < SUMS; i++)
-        over |= group->span[i] + quad->span[i] > SPAN_LIMIT;
-    for (int i = 0; i < SUMS && !over; i++) {
+        over |= (int16_t)(group->span[i] + quad->span[i]) > SPAN_LIMIT;
+    if (over)
+        return 0;
+    for (int i = 0; i < SUMS; i++) {
         group->span[i] += quad->span[i];
         group->down[i] += quad->down[i];
     }
-    return !over;
+    return 1;
 }
 
 /* A quad of inputs: where it begins, how its inputs are paired, and the group that has it, -1 for none. */
@@ -82,10 +84,12 @@ struct dealt {
 static struct dealt quad_of(const int8_t *matrix, int width, int place, struct load *load)
 {
     struct dealt quad = {place, 0, 0, -1};
-    while (quad.pairing < PAIRINGS && !load_of(matrix, width, place, pairings[quad.pairing], load))
+    int16_t heaviest = 0;
+    while (quad.pairing < PAIRINGS && !load_of(matrix + (ptrdiff_t)place * width, width, pairings[quad.pairing], load))
         quad.pairing++;
     for (int i = 0; i < SUMS; i++)
-        quad.heaviest = load->span[i] > quad.heaviest ? load->span[i] : quad.heaviest;
+        heaviest = load->span[i] > heaviest ? load->span[i] : heaviest;
+    quad.heaviest = heaviest;
     return quad;
 }
 
@@ -157,7 +161,7 @@ static int8_t *write_quad(const int8_t *matrix, int width, const struct dealt *q
 {
     for (int c = 0; c < COLUMNS; c++)
         for (int i = 0; i < 4; i++)
-            *to++ = weight_at(matrix, width, quad->place + pairings[quad->pairing][i], c);
+            *to++ = matrix[(ptrdiff_t)(quad->place + pairings[quad->pairing][i]) * width + c];
     return to;
 }
 
@@ -167,7 +171,7 @@ static int8_t *write_wide(const int8_t *matrix, int width, int k, int8_t *to)
     for (int odd = 0; odd < 2; odd++)
         for (int c = 0; c < COLUMNS; c++)
             for (int i = 0; i < 2; i++)
-                *numbers++ = weight_at(matrix, width, k + 2 * i + odd, c);
+                *numbers++ = matrix[(ptrdiff_t)(k + 2 * i + odd) * width + c];
     return to + 2 * QUAD_BYTES;
 }
 
@@ -176,9 +180,9 @@ static int8_t *write_offsets(const struct load *group, int32_t *start, int8_t *t
 {
     int16_t *numbers = (int16_t *)to;
     for (int i = 0; i < SUMS; i++) {
-        int offset = 255 * group->down[i] - 32768;
-        *numbers++ = (int16_t)offset;
-        start[i / 2] -= offset;
+        int column = i % COLUMNS, offset = 255 * group->down[i] - 32768;
+        numbers[2 * column + i / COLUMNS] = (int16_t)offset;
+        start[column] -= offset;
     }
     return to + QUAD_BYTES;
 }
