@@ -1,8 +1,9 @@
 """What 8 bits cost: logits and vectors of both int8 backends against the same weights in fp32.
 
 The first stage's top 20 of labelled queries are reranked in fp32 (onnxruntime on fp32 artifacts, whose distance from
-torch on the golden inputs is reported), by the native encoder and by onnxruntime int8. fp32 takes long, so its logits
-are kept in `--cache` query by query, with the candidates; a run that was stopped goes on where it was.
+torch on the golden inputs is reported), by the native encoder and by onnxruntime int8. This takes long, so candidates
+and logits are kept in `--cache` query by query; a run that was stopped goes on where it was, and `--known` tells of the
+queries that fp32 has scored so far. Another model, or other arithmetic, wants another folder.
 
 Make the fp32 artifacts first (extra `export`, `--precision fp32`; see docs/models.md), FOLDER holding both. Then:
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -68,16 +69,24 @@ def _vectors(options: argparse.Namespace, fp32: Artifact) -> dict[str, Any]:
 
 def _logits(name: str, options: argparse.Namespace, fp32: Artifact) -> dict[str, Any]:
     data = collections.load(options.collections / name)
-    cache = options.cache / f"{name}.jsonl"
+    path = options.cache / f"{name}.jsonl"
+    found = {record["query"]: record["documents"] for record in _lines(path)}
     queries = data.sample(QUERIES[name] or len(data.queries), seed=harness.SEED)
-    done = {record["query"] for record in _lines(cache)}
-    queries = sorted(queries, key=lambda query: query not in done)[: options.limit]
-    known = _fp32(data, queries, cache, fp32, options.threads)
-    candidates = {query: known[query]["documents"] for query in queries}
-    scored = {"fp32": [np.array(known[query]["logits"], np.float32) for query in queries]}
+    queries = sorted((q for q in queries if q in found or not options.known), key=lambda query: query not in found)
+    queries = queries[: options.limit]
+    missing = [query for query in queries if query not in found]
+    if missing:
+        found |= collections.candidates(data, missing, BiEncoder.load(threads=options.threads), DEPTH)
+    candidates = {query: found[query] for query in queries}
+    loads: dict[str, Callable[[], CrossEncoder]] = {
+        "fp32": lambda: CrossEncoder.load(fp32, threads=options.threads, backend="onnxruntime")
+    }
     for backend in BACKENDS:
-        model = CrossEncoder.load(threads=options.threads, backend=backend)
-        scored[backend] = [collections.logits(model, data, query, candidates[query]) for query in queries]
+        loads[backend] = lambda backend=backend: CrossEncoder.load(threads=options.threads, backend=backend)
+    scored = {}
+    for backend, load in loads.items():
+        kept = path if backend == "fp32" else options.cache / f"{name}-{backend}.jsonl"
+        scored[backend] = _scored(data, candidates, kept, load)
     return {
         "queries": len(queries),
         "first stage": mean(ndcg(candidates[q], data.relevant[q], 10) for q in queries),
@@ -86,23 +95,21 @@ def _logits(name: str, options: argparse.Namespace, fp32: Artifact) -> dict[str,
     }
 
 
-def _fp32(
-    data: collections.Collection, queries: list[str], cache: Path, fp32: Artifact, threads: int
-) -> dict[str, Any]:
-    """Candidates and their fp32 logits by query: what the cache has, and the rest added to it."""
-    known = {record["query"]: record for record in _lines(cache)}
-    missing = [query for query in queries if query not in known]
-    if not missing:
-        return known
-    candidates = collections.candidates(data, missing, BiEncoder.load(threads=threads), DEPTH)
-    model = CrossEncoder.load(fp32, threads=threads, backend="onnxruntime")
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    with cache.open("a", encoding="utf-8") as file:
-        for query in missing:
-            logits = collections.logits(model, data, query, candidates[query])
-            known[query] = {"query": query, "documents": candidates[query], "logits": logits.tolist()}
-            print(json.dumps(known[query]), file=file, flush=True)
-    return known
+def _scored(
+    data: collections.Collection, candidates: dict[str, list[str]], path: Path, load: Callable[[], CrossEncoder]
+) -> list[np.ndarray]:
+    """Logits of the candidates of each query: what the file has, and the rest added to it."""
+    known = {record["query"]: record["logits"] for record in _lines(path)}
+    missing = [query for query in candidates if query not in known]
+    if missing:
+        model = load()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            for query in missing:
+                known[query] = collections.logits(model, data, query, candidates[query]).tolist()
+                record = {"query": query, "documents": candidates[query], "logits": known[query]}
+                print(json.dumps(record), file=file, flush=True)
+    return [np.array(known[query], np.float32) for query in candidates]
 
 
 def _lines(path: Path) -> Iterable[dict[str, Any]]:
@@ -136,6 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fp32", type=Path, required=True)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--limit", type=int, help="most queries of a collection, those in the cache first")
+    parser.add_argument("--known", action="store_true", help="only queries that fp32 has scored already")
     parser.add_argument("--only", action="append", choices=list(QUERIES), help="a collection; all of them by default")
     return parser
 
