@@ -67,7 +67,7 @@ class TestPlans:
             assert plan.milliseconds <= budget
         assert counts == sorted(counts, reverse=True)
         assert read == sorted(read, reverse=True)
-        assert all(window == 96 for count, window in zip(counts, read, strict=True) if count < 20)
+        assert all(window == 128 for count, window in zip(counts, read, strict=True) if count < 20)
         assert (counts[0], read[0]) == (20, 512)
         assert counts[-1] == 2
 
@@ -139,7 +139,7 @@ class TestScores:
     def test_short_of_time_windows_are_read_and_said_so(self, cross_encoder: CrossEncoder) -> None:
         slow = replace(COSTS, token=100.0)
         read = passages(*[150] * 4)
-        found = score(clocked(cross_encoder, known=slow), 1.1 * 4 * 107 * 100 / 2 * Pace().factor, read)
+        found = score(clocked(cross_encoder, known=slow), 1.1 * 4 * 139 * 100 / 2 * Pace().factor, read)
         assert found.scores.reached.all()
         assert found.scores.windowed.all()
         assert not found.scores.truncated.any()
@@ -148,7 +148,7 @@ class TestScores:
         slow = replace(COSTS, token=1e6)
         found = score(
             clocked(cross_encoder, known=slow),
-            1.05 * Pace().factor * 3.3 * 107e6 / 2 + timed.RESERVE_MS,
+            1.05 * Pace().factor * 3.3 * 139e6 / 2 + timed.RESERVE_MS,
             passages(*[150] * 6),
         )
         assert found.scores.reached.tolist() == [True] * 3 + [False] * 3
