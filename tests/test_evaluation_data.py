@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runoff import identity
+from runoff import identity, records
 from runoff.errors import EvaluationError
 from runoff.evaluation import collection, questions
 
@@ -122,6 +122,7 @@ def test_documents_are_those_that_ingest_would_make(ours: Path) -> None:
         ("qrels.tsv", "1\ta\tyes\n", "line 1: grade is 'yes'; expected a whole number"),
         ("qrels.tsv", "1\ta\t0.5\n", "line 1: grade is '0.5'"),
         ("qrels.tsv", "1\ta\tnan\n", "line 1: grade is 'nan'"),
+        ("qrels.tsv", "1\ta\t3000000000\n", "line 1: grade is '3000000000'; expected a whole number from -10000"),
         ("qrels.tsv", "1\ta\t1\n1\ta\t2\n", "line 2: another grade for 'a' under '1'"),
         ("qrels.tsv", "1\tzz\t1\n", "names no document of corpus.jsonl"),
     ],
@@ -180,6 +181,18 @@ def test_questions_name_documents_by_any_name_that_they_have(ask: Ask) -> None:
     assert query.id == "q1"
 
 
+def test_ids_are_those_that_ingest_makes(ours: Path, ask: Ask) -> None:
+    write(ours / "corpus.jsonl", lines({"id": " a\0\ud800 ", "text": "x"}, {"id": 42, "text": "y"}))
+    write(ours / "qrels.tsv", "1\ta\0\ufffd\t1\n2\t42\t1\n")
+    found = collection.load(ours)
+    assert list(found.documents) == ["a\ufffd", "42"]
+    assert found.absent == 0
+    (ingested,), _ = records.parse(lines({"id": " a\0\ud800 ", "text": "x"}), "here")
+    assert ingested.id == identity.digest("record a\ufffd")
+    asked = questions.load(ask({"_id": "\ud800", "text": "Which?", "relevant": [42]}), {identity.digest("record 42")})
+    assert (asked[0].id, dict(asked[0].relevant)) == ("\ufffd", {identity.digest("record 42"): 1})
+
+
 def test_questions_keep_grades_ids_and_what_the_store_does_not_have(ask: Ask) -> None:
     path = ask({"id": 7, "text": "Which?", "relevant": {"a1": 2, "gone": 1}})
     (query,) = questions.load(path, STORED)
@@ -192,7 +205,9 @@ def test_questions_keep_grades_ids_and_what_the_store_does_not_have(ask: Ask) ->
     [
         ([], "is empty"),
         ([{"question": "Which?"}], "line 1: relevant is NoneType; expected a list of document ids"),
-        ([{"question": "Which?", "relevant": [1]}], "line 1: relevant is list"),
+        ([{"question": "Which?", "relevant": ["a1", None]}], "line 1: relevant is a list with None"),
+        ([{"question": "Which?", "relevant": {"a1": 1, " a1": 2}}], "another grade for ' a1' than under another name"),
+        ([{"id": [], "question": "Which?", "relevant": ["a1"]}], "line 1: id is []; expected a string"),
         ([{"question": "Which?", "relevant": []}], "no document in relevant has a grade of 1 or more"),
         ([{"question": "Which?", "relevant": {"a1": 0}}], "no document in relevant has a grade of 1 or more"),
         ([{"question": "Which?", "relevant": {"a1": "x"}}], "grade is 'x'"),

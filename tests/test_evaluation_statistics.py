@@ -10,6 +10,7 @@ import pytest
 
 from runoff.errors import QueryError
 from runoff.evaluation import measures, significance
+from runoff.evaluation.collection import MOST_GRADE
 
 
 def p_of(gaps: np.ndarray, *, seed: int) -> float:
@@ -140,6 +141,17 @@ def test_every_measure_by_hand() -> None:
             "context precision@5": (1 / 2 + 2 / 4) / 2,
         }
     )
+
+
+def test_ids_may_be_any_text_and_grades_as_low_and_high_as_is_allowed() -> None:
+    plain = measures.scores({"q": ["x", "y", "z"]}, {"q": {"x": -MOST_GRADE, "y": 1, "z": MOST_GRADE}})
+    odd = {"x": "a", "y": "a\0b", "z": "日本 \ud800"}
+    grades = {odd["x"]: -MOST_GRADE, odd["y"]: 1, odd["z"]: MOST_GRADE}
+    found = measures.scores({"\ud800": list(odd.values())}, {"\ud800": grades})
+    assert found == {name: {"\ud800": scores["q"]} for name, scores in plain.items()}
+    best = MOST_GRADE + 1 / math.log2(3)
+    assert plain["nDCG@10"]["q"] == pytest.approx((1 / math.log2(3) + MOST_GRADE / 2) / best)
+    assert plain["AP"]["q"] == pytest.approx((1 / 2 + 2 / 3) / 2)
 
 
 def test_a_question_without_an_answer_scores_zero() -> None:

@@ -27,6 +27,9 @@ from ..errors import EvaluationError
 
 Grades = Mapping[str, int]
 
+# trec_eval counts judgements in a table with a place for each grade up to the highest.
+MOST_GRADE = 10_000
+
 _GZIP_MAGIC = b"\x1f\x8b"
 _HEADER = ("query-id", "corpus-id", "score")
 
@@ -145,30 +148,38 @@ def string(record: Mapping[str, Any], name: str, place: str, *, default: str | N
 
 
 def identifier(record: Mapping[str, Any], place: str) -> str:
-    """The record's ``_id`` or ``id`` as a string, white space at its ends removed.
+    """The record's ``_id`` or ``id`` as ``name`` gives it.
 
     Raises:
         EvaluationError: it has none.
     """
     value = record.get("_id", record.get("id"))
-    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
+    found = name(value)
+    if not found:
         raise EvaluationError(f"{place}: id is {value!r}; expected a string or a whole number in 'id' or '_id'")
-    return str(value).strip()
+    return found
+
+
+def name(value: object) -> str:
+    """A string or a whole number as an id: without unseen characters and white space at its ends; else empty."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return ""
+    return text.clean(str(value)).strip()
 
 
 def grade(value: object, place: str) -> int:
-    """A grade as a whole number.
+    """A grade as a whole number, from -``MOST_GRADE`` to ``MOST_GRADE``.
 
     Raises:
         EvaluationError: it is none.
     """
     try:
         number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
-        if number is not None and number == int(number):
+        if number is not None and number == int(number) and abs(number) <= MOST_GRADE:
             return int(number)
     except (ValueError, OverflowError):
         pass
-    raise EvaluationError(f"{place}: grade is {value!r}; expected a whole number")
+    raise EvaluationError(f"{place}: grade is {value!r}; expected a whole number from -{MOST_GRADE} to {MOST_GRADE}")
 
 
 def _any_relevant(grades: Grades) -> bool:
@@ -224,7 +235,7 @@ def _once(key: str, seen: set[str], place: str) -> str:
 def _qrels(path: Path) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for number, (place, line) in enumerate(_lines(path)):
-        cells = [cell.strip() for cell in (line.split("\t") if "\t" in line else line.split())]
+        cells = [name(cell) for cell in (line.split("\t") if "\t" in line else line.split())]
         if number == 0 and tuple(cells) == _HEADER:
             continue
         if len(cells) not in (3, 4) or not all(cells):

@@ -34,11 +34,22 @@ def scores(
     """
     ir = library()
     wanted = {ir.parse_measure(name): name for name in NAMES if name != CONTEXT_PRECISION}
-    qrels = [ir.Qrel(key, item, value) for key, grades in judgements.items() for item, value in grades.items()]
-    run = [ir.ScoredDoc(key, item, -float(rank)) for key, items in rankings.items() for rank, item in enumerate(items)]
+    # trec_eval's C code takes an id to its first NUL and ends the process at a lone surrogate: it is given numbers.
+    numbers: dict[str, str] = {}
+    keys = {str(number): key for number, key in enumerate(rankings)}
+
+    def number(item: str) -> str:
+        return numbers.setdefault(item, str(len(numbers)))
+
+    qrels = [ir.Qrel(n, number(item), grade) for n, key in keys.items() for item, grade in judgements[key].items()]
+    run = [
+        ir.ScoredDoc(n, number(item), -float(rank))
+        for n, key in keys.items()
+        for rank, item in enumerate(rankings[key])
+    ]
     found: dict[str, dict[str, float]] = {name: dict.fromkeys(rankings, 0.0) for name in NAMES}
     for metric in ir.iter_calc(list(wanted), qrels, run) if run else ():
-        found[wanted[metric.measure]][metric.query_id] = float(metric.value)
+        found[wanted[metric.measure]][keys[metric.query_id]] = float(metric.value)
     for key, items in rankings.items():
         found[CONTEXT_PRECISION][key] = context_precision(items, judgements[key], 5)
     return found

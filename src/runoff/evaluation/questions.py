@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import identity
 from ..errors import EvaluationError
-from .collection import Query, grade, json_lines, string
+from .collection import Query, grade, identifier, json_lines, name, string
 
 
 def load(path: Path, stored: Container[str]) -> tuple[Query, ...]:
@@ -47,25 +47,25 @@ def absent(queries: tuple[Query, ...], stored: Container[str]) -> int:
     return sum(value >= 1 and key not in stored for key, value in judged)
 
 
-def resolve(name: str, stored: Container[str]) -> str:
+def resolve(named: str, stored: Container[str]) -> str:
     """The stored id of the document that a name means, or the name itself where there is none."""
     meanings = (
-        name,
-        identity.digest(f"record {name}"),
-        identity.digest(identity.address(name)),
-        identity.digest(f"url {identity.address(name)}"),
+        named,
+        identity.digest(f"record {named}"),
+        identity.digest(identity.address(named)),
+        identity.digest(f"url {identity.address(named)}"),
     )
-    return next((key for key in meanings if key in stored), name)
+    return next((key for key in meanings if key in stored), named)
 
 
 def _queries(path: Path, stored: Container[str]) -> Iterator[Query]:
     seen: set[str] = set()
     for number, (place, record) in enumerate(json_lines(path), start=1):
-        name = "question" if "question" in record else "text"
-        words = string(record, name, place).strip()
+        field = "question" if "question" in record else "text"
+        words = string(record, field, place).strip()
         if not words:
-            raise EvaluationError(f"{place}: {name} is blank; expected a question")
-        key = str(record.get("id", f"q{number}"))
+            raise EvaluationError(f"{place}: {field} is blank; expected a question")
+        key = f"q{number}" if "id" not in record and "_id" not in record else identifier(record, place)
         if key in seen:
             raise EvaluationError(f"{place}: id {key!r} was on an earlier line; expected each id once")
         seen.add(key)
@@ -74,13 +74,23 @@ def _queries(path: Path, stored: Container[str]) -> Iterator[Query]:
 
 def _relevant(record: Mapping[str, Any], place: str, stored: Container[str]) -> dict[str, int]:
     value = record.get("relevant")
-    if isinstance(value, list) and all(isinstance(name, str) for name in value):
-        value = dict.fromkeys(value, 1)
-    if not isinstance(value, dict):
+    judged = dict.fromkeys(map(name, value), 1) if isinstance(value, list) else value
+    if not isinstance(judged, dict) or "" in judged:
         raise EvaluationError(
-            f"{place}: relevant is {type(value).__name__}; expected a list of document ids or an object of grades by id"
+            f"{place}: relevant is {_told(value)}; expected a list of document ids or an object of grades by id"
         )
-    grades = {resolve(name.strip(), stored): grade(number, place) for name, number in value.items()}
+    grades: dict[str, int] = {}
+    for named, number in judged.items():
+        key, found = resolve(name(named), stored), grade(number, place)
+        if grades.setdefault(key, found) != found:
+            raise EvaluationError(f"{place}: another grade for {named!r} than under another name of the same document")
     if not any(number >= 1 for number in grades.values()):
         raise EvaluationError(f"{place}: no document in relevant has a grade of 1 or more; expected at least one")
     return grades
+
+
+def _told(value: object) -> str:
+    """What came: its type, or the first member of a list that is no id."""
+    if not isinstance(value, list):
+        return type(value).__name__
+    return f"a list with {next(each for each in value if not name(each))!r}"
