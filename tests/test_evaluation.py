@@ -21,7 +21,7 @@ from conftest import ARTICLES
 from runoff import calibration, cli, evaluation
 from runoff.candidates import MODES
 from runoff.engine import Engine
-from runoff.errors import EvaluationError, QueryError
+from runoff.errors import EvaluationError, QueryError, StoreMismatchError
 from runoff.evaluation import calibrating, collection, configurations, experiment, measures, passes, plot, summary
 from runoff.evaluation import html as pages
 from runoff.evaluation.candidates import Candidate, EngineCandidates, Pass
@@ -74,7 +74,13 @@ Evaluate = Callable[..., evaluation.Evaluation]
 def evaluate(folder: Path, tmp_path: Path, stages: ModelStages) -> Evaluate:
     """Evaluates the collection into ``tmp_path / "out"``."""
 
-    def call(*, whole: bool = False, progress: Callable[[str, int, int], None] = silent, **settings: Any) -> Any:
+    def call(
+        *,
+        whole: bool = False,
+        progress: Callable[[str, int, int], None] = silent,
+        stages: ModelStages = stages,
+        **settings: Any,
+    ) -> Any:
         out = tmp_path / "out"
         evaluation.make_folder(out)
         data = evaluation.load(folder)
@@ -140,13 +146,46 @@ def test_a_larger_limit_keeps_the_passes_of_a_smaller_one(evaluate: Evaluate, tm
     assert found.summary["questions"] == 5
 
 
-def test_a_folder_of_another_run_is_refused(evaluate: Evaluate, folder: Path) -> None:
+def test_a_folder_of_another_run_is_refused(evaluate: Evaluate, folder: Path, tmp_path: Path) -> None:
+    kept = (folder / "corpus.jsonl").read_text(encoding="utf-8")
     evaluate(limit=1)
     with pytest.raises(EvaluationError, match="made with candidates = 20, asked to go on with 7"):
         evaluate(limit=1, candidates=7)
     with (folder / "corpus.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps({"id": "new", "text": "Another."}) + "\n")
     with pytest.raises(EvaluationError, match="made with data = "):
+        evaluate(limit=1)
+    (folder / "corpus.jsonl").write_text(kept, encoding="utf-8")
+    assert evaluate(limit=1).summary["documents"] == 5  # what was refused left no trace
+    (tmp_path / "out" / "passes.jsonl").unlink()
+    (folder / "corpus.jsonl").write_text(json.dumps({"id": "new", "text": "Another."}) + "\n", encoding="utf-8")
+    (folder / "qrels.tsv").write_text("q1\tnew\t1\n", encoding="utf-8")
+    with pytest.raises(EvaluationError, match="holds 5 documents that are not in the corpus"):
+        evaluate(limit=1)
+
+
+def test_passes_of_other_models_or_conditions_are_refused(
+    evaluate: Evaluate, stages: ModelStages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert evaluate(limit=1).summary["machine"]["threads"] == stages.threads
+    for named, attribute, value in (
+        ("backend", "backend", property(lambda self: "another")),
+        ("threads", "threads", property(lambda self: 99)),
+        ("bi-encoder", "vector_identity", lambda self: "another"),
+        ("cross-encoder", "logit_identity", lambda self: "another"),
+    ):
+        other = type("Other", (ModelStages,), {attribute: value})(*stages.artifacts, "auto", None)
+        with pytest.raises(EvaluationError, match=f"made with {named} = .*, asked to go on with"):
+            evaluate(limit=1, stages=other)
+    monkeypatch.setattr(experiment, "__version__", "0")
+    with pytest.raises(EvaluationError, match="made with version = "):
+        evaluate(limit=1)
+
+
+def test_a_store_of_whole_documents_is_not_taken_for_one_of_chunks(evaluate: Evaluate, tmp_path: Path) -> None:
+    evaluate(whole=True, limit=1)
+    (tmp_path / "out" / "passes.jsonl").unlink()
+    with pytest.raises(StoreMismatchError):
         evaluate(limit=1)
 
 

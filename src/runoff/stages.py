@@ -18,6 +18,7 @@ from .deadlines import Deadline
 from .encoder import BiEncoder
 from .ingest import TextEncoder
 from .reranker import EXACT, CrossEncoder
+from .threads import budget
 from .timed import Timed
 from .tokenizer import Tokenizer
 from .tokens import Counter, TokenCounter
@@ -141,6 +142,11 @@ class ModelStages:
     def backend(self) -> str:
         """Name of the backend that runs the bi-encoder."""
         return self.encoder.backend
+
+    @property
+    def threads(self) -> int:
+        """Most threads that the encoders compute on."""
+        return budget(self._threads)
 
     def vector_identity(self) -> str:
         """What the bi-encoder's vectors depend on beside the text."""

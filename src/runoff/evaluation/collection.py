@@ -102,6 +102,11 @@ def load(folder: Path, split: str | None = None) -> Collection:
     return found
 
 
+def stored_id(key: str) -> str:
+    """Id in a store of a document of the corpus: that of a JSONL record with this id."""
+    return identity.digest(f"record {key}")
+
+
 def as_documents(collection: Collection, *, whole: bool = False) -> Iterator[tuple[str, Document]]:
     """Each id with its document, cleaned as ingest cleans a JSONL record.
 
@@ -113,7 +118,7 @@ def as_documents(collection: Collection, *, whole: bool = False) -> Iterator[tup
         head, rest = " ".join(text.from_plain(title).split()), text.from_plain(body)
         if whole:
             head, rest = "", f"{head}\n\n{rest}".strip()
-        yield key, Document(identity.digest(f"record {key}"), head, rest, source=collection.name)
+        yield key, Document(stored_id(key), head, rest, source=collection.name)
 
 
 def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -11,20 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from .. import calibration, cpu
+from .. import calibration, cpu, manifest
 from .. import threads as thread_budget
 from .._version import __version__
+from ..caching import Identified
 from ..chunking import ChunkSettings
 from ..engine import Engine
 from ..errors import EvaluationError
 from ..ranking import DEFAULT_BLEND, check_blend
 from ..reranker import CrossEncoder, check_count
 from ..searching import DEFAULT_CANDIDATES
+from ..stages import ModelStages
 from . import calibrating, changes, collection, files, html, measures, plot, questions, summary
 from .candidates import EngineCandidates, Pass
 from .collection import Collection, Query
 from .configurations import Configuration
-from .passes import PassFile
+from .passes import PassFile, require
 from .summary import Comparison, Outcome
 from .texts import Texts, document_rows
 
@@ -33,6 +35,7 @@ Progress = Callable[[str, int, int], None]
 DEFAULT_SEED = 20
 # As many words as no document has: the whole of it is one chunk.
 WHOLE = ChunkSettings(size=10_000_000)
+PASSES = "passes.jsonl"
 _BLOCK_DOCUMENTS = 256
 
 
@@ -115,21 +118,36 @@ def from_folder(
         progress: called with what is done, documents done and documents in all.
 
     Raises:
-        StoreError: the store cannot be written.
+        EvaluationError: the store there holds documents of something else.
+        StoreError: the store cannot be written, or was made by other settings.
     """
     identity = {"data": data.digest, "whole": whole}
-    engine = open_engine(out / "store", chunking=WHOLE if whole else None)
-    documents = collection.as_documents(data, whole=whole)
-    names: dict[str, str] = {}
-    while block := list(islice(documents, _BLOCK_DOCUMENTS)):
-        engine.add([document for _, document in block])
-        names.update({document.id: key for key, document in block})
-        progress("ingesting", len(names), len(data.documents))
+    require(out / PASSES, identity)
+    engine = open_engine(out / "store", chunking=WHOLE if whole else ChunkSettings())
+    names = {collection.stored_id(key): key for key in data.documents}
+    _require_own(engine, names)
+    documents, done = collection.as_documents(data, whole=whole), 0
+    while block := [document for _, document in islice(documents, _BLOCK_DOCUMENTS)]:
+        engine.add(block)
+        done += len(block)
+        progress("ingesting", done, len(names))
     facts = {
         "questions without a relevant document": data.unjudged,
         "relevant documents not in the corpus": data.absent,
     }
     return Labelled(data.name, engine, data.queries, identity, facts, names)
+
+
+def _require_own(engine: Engine, names: Mapping[str, str]) -> None:
+    """Refuse a store whose other documents would stand in the rankings."""
+    if not (engine.folder / manifest.NAME).exists():
+        return
+    others = document_rows(engine.store.current().snapshot).keys() - names.keys()
+    if others:
+        raise EvaluationError(
+            f"{engine.folder}: holds {len(others)} documents that are not in the corpus; expected a store of this "
+            "corpus alone. Choose another folder with --out."
+        )
 
 
 def from_questions(path: Path, engine: Engine) -> Labelled:
@@ -212,8 +230,9 @@ def _passes(
     settings: Settings,
     progress: Progress,
 ) -> Mapping[str, Pass]:
-    identity = {**labelled.identity, **labelled.engine.store.identity, "candidates": settings.candidates}
-    kept = PassFile(out / "passes.jsonl", {**identity, "modes": list(source.steps)})
+    engine = labelled.engine
+    identity = {**labelled.identity, **engine.store.identity, **_computing(engine), "candidates": settings.candidates}
+    kept = PassFile(out / PASSES, {**identity, "modes": list(source.steps)})
     modes = list(source.steps)
     missing = [query for query in queries if query.id not in kept.found]
     if missing:
@@ -223,6 +242,20 @@ def _passes(
             kept.add(query.id, source.candidates(query.text, modes[done % len(modes)]))
         progress("asking", done, len(queries))
     return kept.found
+
+
+def _computing(engine: Engine) -> dict[str, Any]:
+    """What scores and times depend on apart from the store and the settings."""
+    stages = engine.stages
+    found: dict[str, Any] = {"version": __version__, "backend": stages.backend, "threads": _threads(engine)}
+    if isinstance(stages, Identified):
+        found |= {"bi-encoder": stages.vector_identity(), "cross-encoder": stages.logit_identity()}
+    return found
+
+
+def _threads(engine: Engine) -> int:
+    stages = engine.stages
+    return stages.threads if isinstance(stages, ModelStages) else thread_budget.budget()
 
 
 def _summary(
@@ -237,7 +270,7 @@ def _summary(
     return {
         "name": labelled.name,
         "version": __version__,
-        "machine": {"cpu": cpu.model_name(), "threads": thread_budget.budget(), "cores": os.cpu_count()},
+        "machine": {"cpu": cpu.model_name(), "threads": _threads(labelled.engine), "cores": os.cpu_count()},
         "backend": labelled.engine.stages.backend,
         "store": dict(labelled.engine.store.identity),
         "documents": snapshot.document_count,
