@@ -413,3 +413,5 @@ def test_labels_of_one_kind_teach_nothing() -> None:
 def test_settings_are_checked() -> None:
     with pytest.raises(QueryError, match="limit: got -1"):
         evaluation.Settings(limit=-1)
+    with pytest.raises(QueryError, match="seed: got -1; expected a whole number of at least 0"):
+        evaluation.Settings(seed=-1)

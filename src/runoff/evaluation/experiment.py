@@ -17,7 +17,7 @@ from .._version import __version__
 from ..caching import Identified
 from ..chunking import ChunkSettings
 from ..engine import Engine
-from ..errors import EvaluationError
+from ..errors import EvaluationError, QueryError
 from ..ranking import DEFAULT_BLEND, check_blend
 from ..reranker import CrossEncoder, check_count
 from ..searching import DEFAULT_CANDIDATES
@@ -45,7 +45,7 @@ class Settings:
 
     Attributes:
         limit: most questions, drawn by ``seed``; None takes all.
-        seed: of the draw, the tests and the intervals.
+        seed: of the draw, the tests and the intervals, at least 0.
         candidates: chunks that each first stage hands over, at least 1.
         blend: weight of the cosine beside the logit, in logits.
         calibrate: whether to fit probabilities to the labels, for the logit alone and for this blend.
@@ -63,6 +63,8 @@ class Settings:
     def __post_init__(self) -> None:
         check_count("candidates", self.candidates)
         check_blend(self.blend)
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise QueryError(f"seed: got {self.seed!r}; expected a whole number of at least 0")
         if self.limit is not None:
             check_count("limit", self.limit)
 
