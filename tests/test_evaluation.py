@@ -249,6 +249,22 @@ def test_a_pass_scores_each_chunk_as_the_engine_does(evaluate: Evaluate, tmp_pat
         assert (found.timed, set(found.milliseconds)) == (timed, {"embed", "dense", "lexical", "fuse"})
 
 
+def test_a_label_on_a_text_that_came_twice_counts_wherever_it_is_shown(
+    evaluate: Evaluate, folder: Path, tmp_path: Path
+) -> None:
+    title, text = ARTICLES[2]
+    with (folder / "corpus.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"id": "again", "title": title, "text": text}) + "\n")
+        file.write(json.dumps({"id": "alike", "title": title, "text": "Only the title is the same."}) + "\n")
+    judged = "q1\tagain\t2\nq1\ta2\t-1\nq2\talike\t1\nq3\ta0\t1\n"
+    (folder / "qrels.tsv").write_text(judged, encoding="utf-8")
+    found = evaluate()
+    assert found.summary["documents that repeat another"] == 1
+    records = (tmp_path / "out" / "questions.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(record)["relevant"] for record in records] == [{"a2": 2}, {"alike": 1}, {"a0": 1}]
+    assert "again" not in found.outcomes[0].rankings["q1"]
+
+
 def test_whole_documents_are_one_chunk_each(evaluate: Evaluate) -> None:
     assert evaluate(whole=True, limit=1).summary["chunks"] == 5
 

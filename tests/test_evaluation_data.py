@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from runoff import identity, records
+from runoff.engine import Engine
 from runoff.errors import EvaluationError
 from runoff.evaluation import collection, questions
+from runoff.evaluation.texts import document_rows
 
 CORPUS = [{"id": "a", "title": "Payouts", "text": "Two days."}, {"id": "b", "title": "", "text": "Bread\n\nand salt."}]
 QUERIES = [{"id": "1", "text": "when?"}, {"id": "2", "text": "what?"}, {"id": "3", "text": "nobody knows"}]
@@ -179,6 +181,18 @@ def test_questions_name_documents_by_any_name_that_they_have(ask: Ask) -> None:
     assert set(query.relevant) == STORED
     assert set(query.relevant.values()) == {1}
     assert query.id == "q1"
+
+
+def test_a_file_is_named_by_its_path_wherever_that_is_read_from(
+    ask: Ask, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "notes" / "ferry.md", "# Ferry\n\nIt leaves at seven.")
+    engine.ingest(tmp_path / "notes")
+    stored = set(document_rows(engine.store.current().snapshot))
+    monkeypatch.chdir(tmp_path / "notes")
+    for name in ("ferry.md", str(tmp_path / "notes" / "ferry.md")):
+        (query,) = questions.load(ask({"question": "When?", "relevant": [name]}), stored)
+        assert set(query.relevant) == stored
 
 
 def test_ids_are_those_that_ingest_makes(ours: Path, ask: Ask) -> None:

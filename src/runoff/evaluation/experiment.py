@@ -22,7 +22,7 @@ from ..ranking import DEFAULT_BLEND, check_blend
 from ..reranker import CrossEncoder, check_count
 from ..searching import DEFAULT_CANDIDATES
 from ..stages import ModelStages
-from . import calibrating, changes, collection, files, html, measures, plot, questions, summary
+from . import calibrating, changes, collection, files, html, measures, plot, questions, repeats, summary
 from .candidates import EngineCandidates, Pass
 from .collection import Collection, Query
 from .configurations import Configuration
@@ -133,11 +133,14 @@ def from_folder(
         engine.add(block)
         done += len(block)
         progress("ingesting", done, len(names))
+    moved = repeats.shown(engine.store.current().snapshot)
+    queries = repeats.relabel(data.queries, {names[key]: names[to] for key, to in moved.items()})
     facts = {
         "questions without a relevant document": data.unjudged,
         "relevant documents not in the corpus": data.absent,
+        "documents that repeat another": len(moved),
     }
-    return Labelled(data.name, engine, data.queries, identity, facts, names)
+    return Labelled(data.name, engine, queries, identity, facts, names)
 
 
 def _require_own(engine: Engine, names: Mapping[str, str]) -> None:
@@ -162,9 +165,13 @@ def from_questions(path: Path, engine: Engine) -> Labelled:
     snapshot = engine.store.current().snapshot
     stored = document_rows(snapshot)
     queries = questions.load(path, stored)
+    moved = repeats.shown(snapshot)
     identity = {"data": collection.digest(path), "generation": snapshot.manifest.generation}
-    facts = {"relevant documents not in the store": questions.absent(queries, stored)}
-    return Labelled(path.name, engine, queries, identity, facts)
+    facts = {
+        "relevant documents not in the store": questions.absent(queries, stored),
+        "documents that repeat another": len(moved),
+    }
+    return Labelled(path.name, engine, repeats.relabel(queries, moved), identity, facts)
 
 
 def run(labelled: Labelled, out: Path, settings: Settings, progress: Progress) -> Evaluation:

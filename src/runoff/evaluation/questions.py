@@ -2,11 +2,12 @@
 
 ``question`` (or ``text``), ``relevant`` and, if wanted, ``id``. ``relevant`` is a list of document ids or an object of
 grades by document id. A document is named by the 16 digits that ``search --json`` shows, by the id of its JSONL record,
-by the URI that its feed gives it, or by its address.
+by the URI that its feed gives it, by its address, or by the path of its file.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def load(path: Path, stored: Container[str]) -> tuple[Query, ...]:
     if not any(key in stored for query in queries for key in query.relevant):
         raise EvaluationError(
             f"{path}: names no document of the store (first: {next(iter(queries[0].relevant))!r}); expected ids as "
-            "`runoff search --json` shows them, ids of JSONL records, or addresses"
+            "`runoff search --json` shows them, ids of JSONL records, addresses, or paths of files"
         )
     return queries
 
@@ -54,6 +55,7 @@ def resolve(named: str, stored: Container[str]) -> str:
         identity.digest(f"record {named}"),
         identity.digest(identity.address(named)),
         identity.digest(f"url {identity.address(named)}"),
+        identity.digest(f"file {os.path.realpath(named)}"),
     )
     return next((key for key in meanings if key in stored), named)
 
