@@ -18,8 +18,9 @@ import pytest
 from ir_measures import AP
 
 from conftest import ARTICLES
-from runoff import calibration, cli, evaluation
+from runoff import calibration, cli, evaluation, identity
 from runoff.candidates import MODES
+from runoff.documents import Document
 from runoff.engine import Engine
 from runoff.errors import EvaluationError, QueryError, StoreMismatchError
 from runoff.evaluation import calibrating, collection, configurations, experiment, measures, passes, plot, summary
@@ -146,6 +147,33 @@ def test_a_larger_limit_keeps_the_passes_of_a_smaller_one(evaluate: Evaluate, tm
     assert found.summary["questions"] == 5
 
 
+def test_labels_and_questions_may_change_between_runs(evaluate: Evaluate, folder: Path, tmp_path: Path) -> None:
+    evaluate()
+    path = tmp_path / "out" / "passes.jsonl"
+    before = path.read_text(encoding="utf-8")
+    with (folder / "queries.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"id": "q6", "text": "When is the oven warm?"}) + "\n")
+        file.write(json.dumps({"id": "q7", "text": QUESTIONS[0][1]}) + "\n")
+    (folder / "qrels.tsv").write_text("q1\ta1\t2\nq6\ta4\t1\nq7\ta0\t1\n", encoding="utf-8")
+    found = evaluate()
+    after = path.read_text(encoding="utf-8")
+    assert after.startswith(before)
+    assert after.count("\n") == before.count("\n") + 1
+    assert [len(outcome.rankings) for outcome in found.outcomes] == [3] * 9
+    assert found.outcomes[0].rankings["q1"] == found.outcomes[0].rankings["q7"]
+
+
+def test_passes_over_another_store_are_refused(engine: Engine, articles: Path, tmp_path: Path) -> None:
+    engine.ingest(articles)
+    path = tmp_path / "questions.jsonl"
+    path.write_text('{"question": "Which?", "relevant": ["a0"]}\n', encoding="utf-8")
+    evaluation.run(evaluation.from_questions(path, engine), tmp_path, evaluation.Settings(), silent)
+    other = Engine(tmp_path / "other", engine.stages)
+    other.add([Document(identity.digest("record a0"), "Another", "Text.", source="here")])
+    with pytest.raises(EvaluationError, match="made with contents of the store = "):
+        evaluation.run(evaluation.from_questions(path, other), tmp_path, evaluation.Settings(), silent)
+
+
 def test_a_folder_of_another_run_is_refused(evaluate: Evaluate, folder: Path, tmp_path: Path) -> None:
     kept = (folder / "corpus.jsonl").read_text(encoding="utf-8")
     evaluate(limit=1)
@@ -153,7 +181,7 @@ def test_a_folder_of_another_run_is_refused(evaluate: Evaluate, folder: Path, tm
         evaluate(limit=1, candidates=7)
     with (folder / "corpus.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps({"id": "new", "text": "Another."}) + "\n")
-    with pytest.raises(EvaluationError, match="made with data = "):
+    with pytest.raises(EvaluationError, match="made with corpus = "):
         evaluate(limit=1)
     (folder / "corpus.jsonl").write_text(kept, encoding="utf-8")
     assert evaluate(limit=1).summary["documents"] == 5  # what was refused left no trace

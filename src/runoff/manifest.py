@@ -84,6 +84,12 @@ class Manifest:
         """Number of passage rows that the graphs cover."""
         return self.graphs[-1].last if self.graphs else 0
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hexadecimal) of what the store holds, by the checksums of its files."""
+        states = {name: (state.bytes, state.crc32) for name, state in self.files.items()}
+        return hashlib.sha256(json.dumps(states, sort_keys=True).encode()).hexdigest()
+
     def named(self, kind: str) -> str | None:
         """Name of the only file of a kind that is written anew when it changes, or None where there is none."""
         return next((name for name in self.files if name.startswith(f"{kind}-")), None)

@@ -58,7 +58,7 @@ class Collection:
         documents: title and text by id, in the corpus's order.
         queries: those with a relevant document, in the file's order.
         unjudged: number of queries left out because no document is judged relevant to them.
-        digest: SHA-256 (hexadecimal) of the three files' contents.
+        digest: SHA-256 (hexadecimal) of the corpus file's content.
     """
 
     name: str
@@ -96,7 +96,9 @@ def load(folder: Path, split: str | None = None) -> Collection:
             f"{qrels}: judges none of the {len(asked)} queries in {queries.name} relevant to a document; "
             "expected their ids in the first column and a grade of 1 or more in the last"
         )
-    found = Collection(folder.resolve().name, documents, kept, len(asked) - len(kept), digest(corpus, queries, qrels))
+    found = Collection(
+        folder.resolve().name, documents, kept, len(asked) - len(kept), hashlib.sha256(corpus.read_bytes()).hexdigest()
+    )
     if not any(key in documents for query in kept for key in query.relevant):
         raise EvaluationError(f"{qrels}: names no document of {corpus.name}; expected its ids in the second column")
     return found
@@ -264,11 +266,3 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
         raise EvaluationError(f"{path}: not UTF-8 ({error.reason}); expected JSON Lines or TSV in UTF-8") from error
     except (OSError, EOFError, zlib.error) as error:
         raise EvaluationError(f"{path}: cannot be read ({error}); expected a plain or gzipped text file") from error
-
-
-def digest(*paths: Path) -> str:
-    """SHA-256 (hexadecimal) of the files' hashes."""
-    whole = hashlib.sha256()
-    for path in paths:
-        whole.update(hashlib.sha256(path.read_bytes()).digest())
-    return whole.hexdigest()

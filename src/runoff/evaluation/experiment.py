@@ -123,7 +123,7 @@ def from_folder(
         EvaluationError: the store there holds documents of something else.
         StoreError: the store cannot be written, or was made by other settings.
     """
-    identity = {"data": data.digest, "whole": whole}
+    identity = {"corpus": data.digest, "whole": whole}
     require(out / PASSES, identity)
     engine = open_engine(out / "store", chunking=WHOLE if whole else ChunkSettings())
     names = {collection.stored_id(key): key for key in data.documents}
@@ -166,7 +166,7 @@ def from_questions(path: Path, engine: Engine) -> Labelled:
     stored = document_rows(snapshot)
     queries = questions.load(path, stored)
     moved = repeats.shown(snapshot)
-    identity = {"data": collection.digest(path), "generation": snapshot.manifest.generation}
+    identity = {"contents of the store": snapshot.manifest.digest}
     facts = {
         "relevant documents not in the store": questions.absent(queries, stored),
         "documents that repeat another": len(moved),
@@ -243,14 +243,14 @@ def _passes(
     identity = {**labelled.identity, **engine.store.identity, **_computing(engine), "candidates": settings.candidates}
     kept = PassFile(out / PASSES, {**identity, "modes": list(source.steps)})
     modes = list(source.steps)
-    missing = [query for query in queries if query.id not in kept.found]
+    missing = [query for query in queries if query.text not in kept.found]
     if missing:
         source.candidates(missing[0].text, modes[0])  # the first pass loads the models; it is not kept
     for done, query in enumerate(queries, start=1):
-        if query.id not in kept.found:
-            kept.add(query.id, source.candidates(query.text, modes[done % len(modes)]))
+        if query.text not in kept.found:
+            kept.add(query.text, source.candidates(query.text, modes[done % len(modes)]))
         progress("asking", done, len(queries))
-    return kept.found
+    return {query.id: kept.found[query.text] for query in queries}
 
 
 def _computing(engine: Engine) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from typing import Any, BinaryIO
 from ..errors import EvaluationError
 from .candidates import Candidate, Pass
 
-FORMAT = 1
+FORMAT = 2
 
 
 class PassFile:
-    """Passes by question id, on disk and in memory.
+    """Passes by the question's text, on disk and in memory.
 
     Args:
         path: a JSON Lines file; its folder must exist.
@@ -42,7 +42,7 @@ class PassFile:
                 file.write(_dump({"format": FORMAT, "identity": identity}))
 
     def add(self, question: str, found: Pass) -> None:
-        """Keep the pass of a question id."""
+        """Keep the pass of a question."""
         with self._path.open("ab") as file:
             file.write(_dump({"question": question, **asdict(found)}))
         self.found[question] = found
