@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import html
 import json
-import re
 import sys
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
@@ -27,6 +26,7 @@ from runoff.evaluation import calibrating, collection, configurations, experimen
 from runoff.evaluation import html as pages
 from runoff.evaluation.candidates import Candidate, EngineCandidates, Pass
 from runoff.evaluation.configurations import Configuration
+from runoff.evaluation.verdict import verdict
 from runoff.ranking import DEFAULT_BLEND
 from runoff.stages import ModelStages
 
@@ -250,6 +250,37 @@ def test_configurations_are_timed_on_the_passes_that_timed_them() -> None:
     assert Configuration("lexical", "logit").milliseconds(FOUND, ("lexical",)) is None
 
 
+@pytest.mark.parametrize(
+    ("scores", "sentence"),
+    [
+        (
+            (1.0,) * 6,
+            "nDCG@10 0.500 to 1.000, better (+0.500, 95% interval +0.500 to +0.500, p 0.031; better on 6, worse on 0",
+        ),
+        (
+            (0.0,) * 6,
+            "nDCG@10 0.500 to 0.000, worse (-0.500, 95% interval -0.500 to -0.500, p 0.031; better on 0, worse on 6",
+        ),
+        ((1.0,) * 5 + (0.5,), "nDCG@10 0.500 to 0.917, not shown to be more than chance (+0.417, 95% interval "),
+    ],
+)
+def test_the_verdict_says_what_is_shown_and_what_it_costs(scores: tuple[float, ...], sentence: str) -> None:
+    def outcome(second: configurations.Second, scores: tuple[float, ...], times: tuple[float, ...]) -> summary.Outcome:
+        stage = summary.Stage("", dict.fromkeys(measures.NAMES, scores), times)
+        return summary.Outcome(Configuration("dense", second), {}, stage, 1)
+
+    found = [
+        outcome("none", (0.5,) * 6, (3.0, 4.0, 50.0)),
+        outcome("logit", scores, (100.4,)),
+        outcome("blend", scores, ()),
+    ]
+    said = verdict(found, summary.compare(found, 1))
+    assert len(said) == 2
+    assert said[0].startswith(f"dense + rerank against dense: {sentence}")
+    assert said[0].endswith("median time 4 to 100 ms")
+    assert said[1].endswith("its time was not measured: too few questions")
+
+
 def test_comparisons_are_against_the_first_stage_and_against_dense() -> None:
     made = configurations.for_modes(["dense", "lexical"])
     assert [(one.name, other.name) for one, other in configurations.comparisons(made)] == [
@@ -371,6 +402,8 @@ def test_the_plot_has_a_mark_for_each_configuration_and_is_reproducible(evaluate
     found = evaluate()
     svg = plot.render(plot.draw(found.outcomes, "5 $questions$"), "svg")
     assert svg == plot.render(plot.draw(found.outcomes, "5 $questions$"), "svg")
+    odd, plain = (plot.render(plot.draw(found.outcomes, title), "svg") for title in ("日本 x\n", "?? x"))
+    assert odd == plain
     assert svg.count(b'<g id="LineCollection') == 2 * len(found.outcomes)  # and one each in the legend
     assert plot.render(plot.draw(found.outcomes, "t"), "png").startswith(b"\x89PNG")
 
@@ -386,10 +419,30 @@ def test_the_command_evaluates_a_folder(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(monkeypatch, "eval", folder, "--out", tmp_path / "out", "--limit", "3") == 0
-    shown = capsys.readouterr().out
+    shown, told = capsys.readouterr()
     assert "collection: 3 questions, 5 documents" in shown
-    assert re.search(r"nDCG@10, dense \+ rerank against dense: [+-]\d\.\d{3} \(95% ", shown)
+    for name in ("hybrid + rerank", "hybrid + blend"):
+        assert f"\n{name} against hybrid: nDCG@10 " in shown
+    assert "median time" in shown
+    assert max(map(len, shown[: shown.index("against")].splitlines()[:-1])) <= 80
+    assert not told
     assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_labels_that_lead_nowhere_are_told(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (folder / "qrels.tsv").open("a", encoding="utf-8") as file:
+        file.write("q2\tgone <b>\t1\nnobody\ta1\t1\n")
+    assert main(monkeypatch, "eval", folder, "--out", tmp_path / "out", "--limit", "1") == 0
+    shown, told = capsys.readouterr()
+    assert told.splitlines() == [
+        "warning: relevant documents that are not in the corpus, which no ranking can find: 1 "
+        "(first: 'gone <b>' of question 'q2')",
+        "warning: judged questions that are not in the queries: 1 (first: 'nobody')",
+    ]
+    assert html.escape("(first: 'gone <b>'") in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "its time was not measured" in shown
 
 
 def test_the_command_evaluates_questions_over_a_store(

@@ -57,7 +57,8 @@ def test_a_collection_is_read(ours: Path) -> None:
         ("1", "when?", {"a": 2, "b": 0}),
         ("2", "what?", {"b": 1, "zz": 1}),
     ]
-    assert (found.unjudged, found.absent, found.name) == (1, 1, ours.name)
+    assert (found.unjudged, found.unasked, found.name) == (1, (), ours.name)
+    assert collection.absent(found.queries, found.documents) == [("2", "zz")]
 
 
 @pytest.mark.parametrize("zipped", [False, True])
@@ -200,7 +201,7 @@ def test_ids_are_those_that_ingest_makes(ours: Path, ask: Ask) -> None:
     write(ours / "qrels.tsv", "1\ta\0\ufffd\t1\n2\t42\t1\n")
     found = collection.load(ours)
     assert list(found.documents) == ["a\ufffd", "42"]
-    assert found.absent == 0
+    assert not collection.absent(found.queries, found.documents)
     (ingested,), _ = records.parse(lines({"id": " a\0\ud800 ", "text": "x"}), "here")
     assert ingested.id == identity.digest("record a\ufffd")
     asked = questions.load(ask({"_id": "\ud800", "text": "Which?", "relevant": [42]}), {identity.digest("record 42")})
@@ -211,7 +212,7 @@ def test_questions_keep_grades_ids_and_what_the_store_does_not_have(ask: Ask) ->
     path = ask({"id": 7, "text": "Which?", "relevant": {"a1": 2, "gone": 1}})
     (query,) = questions.load(path, STORED)
     assert (query.id, dict(query.relevant)) == ("7", {identity.digest("record a1"): 2, "gone": 1})
-    assert questions.absent((query,), STORED) == 1
+    assert collection.absent((query,), STORED) == [("7", "gone")]
 
 
 @pytest.mark.parametrize(

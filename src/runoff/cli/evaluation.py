@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from ..errors import EvaluationError
-from . import output
+from . import output, stderr
 
 if TYPE_CHECKING:
     from ..engine import Engine
     from ..evaluation import Evaluation, Labelled
 
-SHOWN = ("P@1", "P@5", "R@20", "RR@10", "nDCG@10", "AP")
+# As many as have room beside the times in 80 columns.
+SHOWN = {"P@1": "P@1", "P@5": "P@5", "R@20": "R@20", "RR@10": "MRR@10", "nDCG@10": "nDCG@10", "AP": "MAP"}
 
 
 def run(
@@ -47,6 +48,8 @@ def run(
             labelled = evaluation.from_folder(data, out, open_engine, whole=whole, progress=advance)
         else:
             labelled = evaluation.from_questions(target, open_engine(store, chunking=None))
+        for warning in labelled.warnings:
+            stderr.line(f"warning: {warning}")
         with labelled.engine:
             found = evaluation.run(labelled, out, chosen, advance)
     if as_json:
@@ -75,28 +78,20 @@ def _silent(what: str, done: int, total: int) -> None:
 
 
 def _show(found: Evaluation) -> None:
-    from ..evaluation.measures import HEADINGS
+    from ..evaluation.verdict import verdict
 
     facts = found.summary
-    print(f"{facts['name']}: {facts['questions']} questions, {facts['documents']} documents, {facts['chunks']} chunks")
+    counts = f"{facts['questions']} questions, {facts['documents']} documents, {facts['chunks']} chunks"
+    print(f"{stderr.visible(facts['name'])}: {counts}")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("ranking")
-    for name in (*(HEADINGS.get(name, name) for name in SHOWN), "p50 ms", "p95 ms"):
+    table.add_column("ranking", no_wrap=True)
+    for name in (*SHOWN.values(), "p50 ms", "p95 ms"):
         table.add_column(name, justify="right")
     for outcome in found.outcomes:
         means, times = outcome.stage.means, outcome.to_dict()
         shown = ("-" if times[name] is None else f"{times[name]:.1f}" for name in ("p50_ms", "p95_ms"))
         table.add_row(outcome.configuration.name, *(f"{means[name]:.3f}" for name in SHOWN), *shown)
     output.console().print(table)
-    for each in found.comparisons:
-        if each.measure == "nDCG@10":
-            print(_difference(each))
-    print(f"Report: {found.folder / 'report.html'}")
-
-
-def _difference(each: Any) -> str:
-    gap = each.difference
-    return (
-        f"nDCG@10, {each.name} against {each.against}: {gap.mean:+.3f} (95% {gap.low:+.3f} to {gap.high:+.3f}), "
-        f"p {gap.p:.2g}; {gap.better} better, {gap.worse} worse"
-    )
+    for sentence in verdict(found.outcomes, found.comparisons):
+        print(f"{sentence}.")
+    print(f"Everything else, with every difference and the questions that changed: {found.folder / 'report.html'}")

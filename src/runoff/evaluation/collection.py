@@ -16,7 +16,7 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ class Collection:
         documents: title and text by id, in the corpus's order.
         queries: those with a relevant document, in the file's order.
         unjudged: number of queries left out because no document is judged relevant to them.
+        unasked: ids of judged queries that the queries file does not have.
         digest: SHA-256 (hexadecimal) of the corpus file's content.
     """
 
@@ -65,13 +66,14 @@ class Collection:
     documents: Mapping[str, tuple[str, str]]
     queries: tuple[Query, ...]
     unjudged: int
+    unasked: tuple[str, ...]
     digest: str
 
-    @property
-    def absent(self) -> int:
-        """Number of relevant judgements on documents that the corpus does not have: no ranking can find these."""
-        judged = ((key, grade) for query in self.queries for key, grade in query.relevant.items())
-        return sum(grade >= 1 and key not in self.documents for key, grade in judged)
+
+def absent(queries: Iterable[Query], known: Container[str]) -> list[tuple[str, str]]:
+    """Ids of query and document of the relevant judgements on documents that are not known: no ranking finds these."""
+    judged = ((query.id, key, grade) for query in queries for key, grade in query.relevant.items())
+    return [(query, key) for query, key, grade in judged if grade >= 1 and key not in known]
 
 
 def load(folder: Path, split: str | None = None) -> Collection:
@@ -97,7 +99,12 @@ def load(folder: Path, split: str | None = None) -> Collection:
             "expected their ids in the first column and a grade of 1 or more in the last"
         )
     found = Collection(
-        folder.resolve().name, documents, kept, len(asked) - len(kept), hashlib.sha256(corpus.read_bytes()).hexdigest()
+        folder.resolve().name,
+        documents,
+        kept,
+        unjudged=len(asked) - len(kept),
+        unasked=tuple(sorted(grades.keys() - {key for key, _ in asked})),
+        digest=hashlib.sha256(corpus.read_bytes()).hexdigest(),
     )
     if not any(key in documents for query in kept for key in query.relevant):
         raise EvaluationError(f"{qrels}: names no document of {corpus.name}; expected its ids in the second column")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -80,6 +80,7 @@ class Labelled:
         identity: what a candidate pass depends on, apart from the settings.
         facts: counts to report.
         names: document names by stored id, where they have names of their own.
+        warnings: what makes every ranking look worse than it is.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Labelled:
     identity: Mapping[str, Any]
     facts: Mapping[str, Any]
     names: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +137,29 @@ def from_folder(
         progress("ingesting", done, len(names))
     moved = repeats.shown(engine.store.current().snapshot)
     queries = repeats.relabel(data.queries, {names[key]: names[to] for key, to in moved.items()})
+    lost = collection.absent(data.queries, data.documents)
     facts = {
         "questions without a relevant document": data.unjudged,
-        "relevant documents not in the corpus": data.absent,
+        "judged questions that are not in the queries": len(data.unasked),
+        "relevant documents not in the corpus": len(lost),
         "documents that repeat another": len(moved),
     }
-    return Labelled(data.name, engine, queries, identity, facts, names)
+    warnings = [*_lost(lost, "corpus"), *_unasked(data.unasked)]
+    return Labelled(data.name, engine, queries, identity, facts, names, tuple(warnings))
+
+
+def _lost(pairs: Sequence[tuple[str, str]], where: str) -> Iterator[str]:
+    if pairs:
+        query, document = pairs[0]
+        yield (
+            f"relevant documents that are not in the {where}, which no ranking can find: {len(pairs)} "
+            f"(first: {document!r} of question {query!r})"
+        )
+
+
+def _unasked(queries: Sequence[str]) -> Iterator[str]:
+    if queries:
+        yield f"judged questions that are not in the queries: {len(queries)} (first: {queries[0]!r})"
 
 
 def _require_own(engine: Engine, names: Mapping[str, str]) -> None:
@@ -167,11 +186,13 @@ def from_questions(path: Path, engine: Engine) -> Labelled:
     queries = questions.load(path, stored)
     moved = repeats.shown(snapshot)
     identity = {"contents of the store": snapshot.manifest.digest}
+    lost = collection.absent(queries, stored)
     facts = {
-        "relevant documents not in the store": questions.absent(queries, stored),
+        "relevant documents not in the store": len(lost),
         "documents that repeat another": len(moved),
     }
-    return Labelled(path.name, engine, repeats.relabel(queries, moved), identity, facts)
+    warnings = tuple(_lost(lost, "store"))
+    return Labelled(path.name, engine, repeats.relabel(queries, moved), identity, facts, warnings=warnings)
 
 
 def run(labelled: Labelled, out: Path, settings: Settings, progress: Progress) -> Evaluation:
@@ -330,13 +351,15 @@ def _write(
         evaluation.summary["steps"],
         changed,
         svg.decode("utf-8"),
+        labelled.warnings,
     )
     (out / "report.html").write_text(page, encoding="utf-8")
 
 
 def _facts(found: Mapping[str, Any]) -> dict[str, Any]:
     plain = {name: value for name, value in found.items() if isinstance(value, int | str) and name != "name"}
-    return {**plain, **found["machine"], **found["settings"]}
+    settings = {name: value for name, value in found["settings"].items() if value is not None}
+    return {**plain, **found["machine"], **settings}
 
 
 def _changed(found: Sequence[Outcome], queries: Sequence[Query], texts: Texts) -> dict[str, tuple[changes.Change, ...]]:

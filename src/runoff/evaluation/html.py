@@ -9,6 +9,7 @@ from typing import Any
 from . import measures
 from .changes import Change, Place
 from .summary import Comparison, Outcome
+from .verdict import p_value, verdict
 
 # With this policy a browser would run no script and fetch nothing even if some text had slipped through unescaped.
 _HEAD = """<!doctype html>
@@ -41,6 +42,7 @@ def page(
     steps: Mapping[str, Mapping[str, Any]],
     changes: Mapping[str, Sequence[Change]],
     svg: str,
+    warnings: Sequence[str] = (),
     shown: int = 10,
 ) -> str:
     """The page's text.
@@ -53,12 +55,23 @@ def page(
         steps: by step, its times.
         changes: by the name of a comparison, the questions whose score changed, the most helped first.
         svg: the plot.
+        warnings: what makes the figures worse than the rankings are.
         shown: most questions that are shown as helped, and as hurt, by a comparison.
     """
     named = html.escape(f"Retrieval on {title}")
-    parts = [_HEAD.format(title=named), f"<h1>{named}</h1>", _table(("", ""), facts.items(), texts=2)]
+    parts = [_HEAD.format(title=named), f"<h1>{named}</h1>"]
+    parts += [f"<p>{html.escape(sentence)}.</p>" for sentence in verdict(outcomes, comparisons)]
+    parts += [f"<p><strong>Warning: {html.escape(warning)}.</strong></p>" for warning in warnings]
+    parts.append(_table(("", ""), facts.items(), texts=2))
     parts += ["<h2>Quality</h2>", _quality(outcomes), _QUALITY_NOTE]
-    parts += ["<h2>Quality against latency</h2>", _inline(svg), "<h2>Latency</h2>", _latency(outcomes), _steps(steps)]
+    parts += [
+        "<h2>Quality against latency</h2>",
+        _inline(svg),
+        "<h2>Latency</h2>",
+        _latency(outcomes),
+        _steps(steps),
+        _LATENCY_NOTE,
+    ]
     parts += ["<h2>Differences</h2>", _differences(comparisons), _DIFFERENCE_NOTE]
     for name, found in changes.items():
         parts.append(_changes(name, found, shown))
@@ -69,6 +82,11 @@ _QUALITY_NOTE = (
     "<p><small>Means over the questions, 0 to 1; the best of each column is bold. Measures are those of trec_eval by "
     "ir-measures; context precision is that of RAGAS with labels for a judge. Hover over a figure for its 95% interval."
     "</small></p>"
+)
+_LATENCY_NOTE = (
+    "<p><small>Wall time of a question. Every ranking embeds the question, the lexical one too. The runoff is timed "
+    "over one first stage's list a question, taking turns, so that a first stage has a third of the questions; with "
+    "fewer than three questions some are not timed.</small></p>"
 )
 _DIFFERENCE_NOTE = (
     "<p><small>Mean difference over the same questions with its 95% bootstrap interval; p of a two-sided paired "
@@ -122,17 +140,12 @@ def _differences(comparisons: Sequence[Comparison]) -> str:
     return _table(("", "measure", "mean", "95% interval", "p", "p, Holm", "better", "worse"), rows)
 
 
-def p_value(p: float) -> str:
-    """A p as tables show it."""
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
 def _changes(name: str, changes: Sequence[Change], shown: int) -> str:
     helped = [change for change in changes if change.gain > 0]
     hurt = [change for change in reversed(changes) if change.gain < 0]
     parts = [f"<h2>What changed: {html.escape(name)}</h2>"]
     for word, found in (("Helped", helped), ("Hurt", hurt)):
-        parts.append(f"<h3>{word}: {len(found)} questions{f', the first {shown}' if len(found) > shown else ''}</h3>")
+        parts.append(f"<h3>{word}: {len(found)}{f', the first {shown}' if len(found) > shown else ''}</h3>")
         parts += map(_change, found[:shown])
     return "\n".join(parts)
 

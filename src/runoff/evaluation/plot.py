@@ -76,5 +76,9 @@ def _mark(axes: Any, outcome: Outcome) -> None:
 
 
 def _literal(text: str) -> str:
-    """A text in which matplotlib sees no formula."""
-    return text.replace("$", r"\$")
+    """A text in which matplotlib sees no formula, and nothing that its font cannot draw."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    known = get_font(findfont(FontProperties())).get_charmap()
+    drawn = "".join(letter if ord(letter) in known else "?" for letter in " ".join(text.split()))
+    return drawn.replace("$", r"\$")

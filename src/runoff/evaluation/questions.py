@@ -42,12 +42,6 @@ def load(path: Path, stored: Container[str]) -> tuple[Query, ...]:
     return queries
 
 
-def absent(queries: tuple[Query, ...], stored: Container[str]) -> int:
-    """Number of relevant judgements on documents that the store does not have."""
-    judged = ((key, value) for query in queries for key, value in query.relevant.items())
-    return sum(value >= 1 and key not in stored for key, value in judged)
-
-
 def resolve(named: str, stored: Container[str]) -> str:
     """The stored id of the document that a name means, or the name itself where there is none."""
     meanings = (
