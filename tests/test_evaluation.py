@@ -22,7 +22,17 @@ from runoff.candidates import MODES
 from runoff.documents import Document
 from runoff.engine import Engine
 from runoff.errors import EvaluationError, QueryError, StoreMismatchError
-from runoff.evaluation import calibrating, collection, configurations, experiment, measures, passes, plot, summary
+from runoff.evaluation import (
+    calibrating,
+    collection,
+    configurations,
+    experiment,
+    files,
+    measures,
+    passes,
+    plot,
+    summary,
+)
 from runoff.evaluation import html as pages
 from runoff.evaluation.candidates import Candidate, EngineCandidates, Pass
 from runoff.evaluation.configurations import Configuration
@@ -111,6 +121,18 @@ def test_results_agree_with_each_other_and_with_ir_measures(evaluate: Evaluate, 
         assert low <= outcome.stage.means["AP"] <= high
         assert outcome.stage.milliseconds
     assert found.outcomes[0].stage.means["P@1"] >= 0.8
+
+
+def test_runs_keep_ids_apart_and_places_however_deep(tmp_path: Path) -> None:
+    ids = ["a b", "a_b", "a%20b", "a\u2003b", *map(str, range(3000))]
+    query = evaluation.Query("q 1", "?", {"a b": 1, "a\u2003b": -1})
+    ranked = summary.Outcome(Configuration("dense", "none"), {"q 1": ids}, summary.Stage("", {}, ()), 1)
+    files.write_run(tmp_path / "run", ranked)
+    files.write_qrels(tmp_path / "qrels", [query])
+    read = list(ir_measures.read_trec_run(str(tmp_path / "run")))
+    assert len({each.doc_id for each in read}) == len({each.score for each in read}) == len(ids)
+    judged = {each.doc_id: each.relevance for each in ir_measures.read_trec_qrels(str(tmp_path / "qrels"))}
+    assert judged == {read[0].doc_id: 1, read[3].doc_id: -1}
 
 
 def test_rankings_are_those_of_the_engine(evaluate: Evaluate, tmp_path: Path, stages: ModelStages) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from . import measures
 from .candidates import Pass
@@ -83,7 +85,7 @@ def write_run(path: Path, outcome: Outcome) -> None:
     with path.open("w", encoding="utf-8") as file:
         for question, ranking in outcome.rankings.items():
             for rank, key in enumerate(ranking, start=1):
-                file.write(f"{_word(question)} Q0 {_word(key)} {rank} {1 / rank:.6f} {outcome.configuration.slug}\n")
+                file.write(f"{_word(question)} Q0 {_word(key)} {rank} {-rank} {outcome.configuration.slug}\n")
 
 
 def write_qrels(path: Path, queries: Sequence[Query]) -> None:
@@ -94,5 +96,5 @@ def write_qrels(path: Path, queries: Sequence[Query]) -> None:
 
 
 def _word(key: str) -> str:
-    """An id without white space, which separates the columns."""
-    return "_".join(key.split())
+    """An id without white space, which separates the columns: that and the percent sign as in addresses."""
+    return re.sub(r"[\s%]", lambda match: quote(match[0]), key)
