@@ -29,12 +29,22 @@ PACKAGES = ("numpy", "onnxruntime", "tokenizers", "hnswlib", "tiktoken", "runoff
 HEADLINE_WORDS, SHORTEST, LONGEST = 12, 40, 200
 
 
+class _Threads(argparse.Action):
+    """Bounds the threads of this process and of all that it starts, and so what ``machine`` tells of them."""
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        os.environ[threads.VARIABLE] = str(values)
+        namespace.threads = values
+
+
 def parser(description: str | None) -> argparse.ArgumentParser:
     """Options that every benchmark takes."""
     options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--json", type=Path, help="write the results to this file")
-    options.add_argument("--rounds", type=int, default=9)
-    options.add_argument("--threads", type=int, default=None)
+    options.add_argument("--rounds", type=int, default=9, help="rounds that are timed, where a benchmark has rounds")
+    options.add_argument("--threads", type=int, action=_Threads, help="most threads to use; default: all granted")
     return options
 
 

@@ -6,7 +6,6 @@ python benchmarks/published.py --collection DIR --store OUT/store --json benchma
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from statistics import mean
 
@@ -19,10 +18,9 @@ DEPTH = 100
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = harness.parser(__doc__)
     options.add_argument("--collection", type=Path, required=True)
     options.add_argument("--store", type=Path, required=True)
-    options.add_argument("--json", type=Path)
     chosen = options.parse_args()
     data = evaluation.load(chosen.collection)
     names = {document.id: key for key, document in collection.as_documents(data, whole=True)}

@@ -1,7 +1,9 @@
-"""What lets a stopped benchmark go on: figures that are kept, and refused where they hold for something else."""
+"""What benchmarks share: their options, and figures that let a stopped one go on."""
 
 from __future__ import annotations
 
+import importlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,17 @@ from typing import Any
 import pytest
 
 Make = Callable[..., Any]
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
 @pytest.fixture
-def figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Make:
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
-    import harness
+def harness(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module("harness")
 
+
+@pytest.fixture
+def figures(harness: Any, tmp_path: Path) -> Make:
     return lambda **settings: harness.Figures("contest", tmp_path, settings)
 
 
@@ -52,3 +58,34 @@ def test_figures_of_other_settings_are_refused(figures: Make) -> None:
     figures(threads=2).take("a", lambda: 1)
     with pytest.raises(SystemExit, match="other settings"):
         figures(threads=1)
+
+
+def test_every_benchmark_has_its_line_and_takes_the_options_of_all() -> None:
+    readme = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"`(\w+\.py)`", "".join(line for line in readme.splitlines() if line.startswith("| `"))))
+    takes = {
+        path.name
+        for path in BENCHMARKS.glob("*.py")
+        if re.search(r"^(?=.*= (_parser|harness\.parser|contenders\.options)\()", path.read_text("utf-8"), re.MULTILINE)
+    } - {"contenders.py"}
+    assert takes == listed
+
+
+def test_threads_bound_the_process_and_are_what_is_told(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNOFF_THREADS", "64")
+    assert harness.parser("").parse_args([]).threads is None
+    assert harness.parser("").parse_args(["--threads", "1"]).threads == 1
+    assert harness.machine()["threads"] == 1
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [([1.0], [1.0]), ([2.0, 1.0], [2.0, 1.0]), ([2.0, 3.0, 4.0, 1.0], [2.0, 3.0, 4.0])],
+)
+def test_the_quick_form_repeats_before_it_fails(
+    harness: Any, monkeypatch: pytest.MonkeyPatch, times: list[float], expected: list[float]
+) -> None:
+    quick, left = importlib.import_module("quick"), iter(times)
+    rows = lambda pair, rounds: {"fast": {"median_ms": next(left)}, "slow": {"median_ms": 1.0}}  # noqa: E731
+    monkeypatch.setattr(harness, "alternate", rows)
+    assert quick.compare({}, 1.1, 1) == expected
