@@ -6,7 +6,7 @@ ROUNDS ?= 4
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(wildcard src/_native/*)
 
-.PHONY: demo test test-kernels sanitize lint wheel bench docs clean bench-quick peers torture bench-deadlines bench-native bench-quantisation evaluation evaluation-times
+.PHONY: demo test test-kernels sanitize lint wheel bench docs clean bench-quick peers torture bench-caches bench-deadlines bench-native bench-quantisation evaluation evaluation-times
 
 demo: $(VENV)/.installed
 	$(BIN)/runoff demo
@@ -55,23 +55,37 @@ WORK ?= .bench
 FEEDS ?= src/runoff/demo/feed.xml
 TEXT = $(DATA)/nq_passages/corpus.jsonl.gz
 CONTEST = --text $(TEXT) --models $(MODELS) --venvs $(PEERS) --work $(WORK)
+ALL_THREE = $(addprefix $(DATA)/,nq_passages fiqa_test scifact)
+EXITS = --collections $(DATA) --cache $(WORK)/exits
+BENCHES := assembly rerank_plan first_answer rerank_peers determinism depth concurrency first_stage fusion filters \
+  end_to_end ingest lexical scale early_exit early_exit_time calibration serve serve_fuzz
+assembly = --text $(TEXT)
+rerank_plan = --text $(TEXT) --stock $(STOCK)
+rerank_peers = $(CONTEST) --collection $(ALL_THREE)
+determinism = $(CONTEST)
+depth = $(CONTEST)
+concurrency = $(CONTEST)
+first_stage = --venvs $(PEERS) --work $(WORK)
+fusion = --collection $(ALL_THREE)
+end_to_end = --collection $(DATA)/nq_passages --models $(MODELS) --bi-encoder $(BI_ENCODER) --venvs $(PEERS) --work $(WORK)
+ingest = --feeds $(FEEDS) --bi-encoder $(BI_ENCODER) --venvs $(PEERS) --work $(WORK)
+lexical = --collections $(DATA) --work $(WORK)/lexical
+scale = --collections $(DATA) --work $(WORK)/scale
+early_exit = $(EXITS)
+early_exit_time = $(EXITS) --text $(TEXT)
+calibration = $(EXITS) --svg docs/reliability.svg
+
+# All that the machine can: one that cannot run does not keep the others from it, and is named at the end.
 bench: $(VENV)/.installed-test
-	$(BIN)/python benchmarks/assembly.py --text $(DATA)/nq_passages/corpus.jsonl.gz --json benchmarks/results/assembly.json
-	$(BIN)/python benchmarks/rerank_plan.py --text $(DATA)/nq_passages/corpus.jsonl.gz --stock $(STOCK) --json benchmarks/results/rerank_plan.json
-	$(BIN)/python benchmarks/first_answer.py --json benchmarks/results/first_answer.json
-	$(BIN)/python benchmarks/rerank_peers.py $(CONTEST) --collection $(addprefix $(DATA)/,nq_passages fiqa_test scifact) --json benchmarks/results/rerank_peers.json
-	$(BIN)/python benchmarks/determinism.py $(CONTEST) --json benchmarks/results/determinism.json
-	$(BIN)/python benchmarks/depth.py $(CONTEST) --json benchmarks/results/depth.json
-	$(BIN)/python benchmarks/concurrency.py $(CONTEST) --json benchmarks/results/concurrency.json
-	$(BIN)/python benchmarks/first_stage.py --venvs $(PEERS) --work $(WORK) --json benchmarks/results/first_stage.json
-	$(BIN)/python benchmarks/fusion.py --collection $(addprefix $(DATA)/,nq_passages fiqa_test scifact) --json benchmarks/results/fusion.json
-	$(BIN)/python benchmarks/filters.py --json benchmarks/results/filters.json
-	$(BIN)/python benchmarks/end_to_end.py --collection $(DATA)/nq_passages --models $(MODELS) --bi-encoder $(BI_ENCODER) --venvs $(PEERS) --work $(WORK) --json benchmarks/results/end_to_end.json
-	$(BIN)/python benchmarks/ingest.py --feeds $(FEEDS) --bi-encoder $(BI_ENCODER) --venvs $(PEERS) --work $(WORK) --json benchmarks/results/ingest.json
-	$(BIN)/python benchmarks/serve.py --json benchmarks/results/serve.json
+	$(MAKE) --keep-going $(BENCHES:%=bench-%) bench-caches bench-native bench-quantisation bench-deadlines
+
+$(BENCHES:%=bench-%): bench-%: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/$*.py $($*) --json $(RESULTS)/$*.json
+
+bench-caches: $(VENV)/.installed-test
 	for part in time stream; do \
 	  $(BIN)/python benchmarks/caches.py --collections $(addprefix $(DATA)/,nq_passages fiqa_test) --part $$part \
-	    --store .evaluation/caches-store --json benchmarks/results/caches.json || exit 1; \
+	    --store .evaluation/caches-store --json $(RESULTS)/caches.json || exit 1; \
 	done
 
 bench-quick: $(VENV)/.installed

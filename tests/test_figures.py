@@ -69,6 +69,8 @@ def test_every_benchmark_has_its_line_and_takes_the_options_of_all() -> None:
         if re.search(r"^(?=.*= (_parser|harness\.parser|contenders\.options)\()", path.read_text("utf-8"), re.MULTILINE)
     } - {"contenders.py"}
     assert takes == listed
+    makefile = (BENCHMARKS.parent / "Makefile").read_text(encoding="utf-8")
+    assert not [name for name in listed if not re.search(rf"\b{name.removesuffix('.py')}\b", makefile)]
 
 
 def test_threads_bound_the_process_and_are_what_is_told(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
