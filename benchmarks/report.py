@@ -56,7 +56,6 @@ printing.
 
 ABSENT = """## What is not measured here
 
-- flash-rerank: the package index has no distribution of it for this Python and platform.
 - rerankers' and sentence-transformers' GPU paths, and ARM: this machine has neither.
 - More vectors in other libraries' indexes than the table above has: docs/store.md has Runoff's own stores by size.
 """

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contenders import CONTENDERS
+
+# Of these there is no adapter, since there is nothing to try one with.
+NOT_INSTALLED = {
+    "flash-rerank": "`pip install flash-rerank` found no distribution where this was run; its Rust crate was not built"
+}
+
 RERANK = """## Rerankers over the same 20 passages
 
 Every contender has the same weights, pairs and threads, its own process and its best settings known to us, and takes
 turns with the others. They all tokenise the passages in every call; Runoff's search does not have to (see the token
 cache above), so this understates what a Runoff user sees. "Times native" is the median by Runoff native's. Tokens are
 real ones, without padding; the share is of the machine's int8 peak (above), counting useful operations only, so that
-the fp32 contenders are measured by a yardstick that they do not use. The peak was taken once, and the machine's own
-speed moved between tables: compare shares within one. In the tables of labelled queries the last three columns are over
-all queries of that table, the times over the first few: nDCG@10, how many of the first three are those of
+the fp32 contenders are measured by a yardstick that they do not use. The peak was taken once (here {peak:.0f} thousand
+million operations a second), and the machine's own speed moved between tables: compare shares within one. With as few
+rounds as these, p95 is little below the slowest of them. In the tables of labelled queries the last three columns are
+over all queries of that table, the times over the first few: nDCG@10, how many of the first three are those of
 sentence-transformers in fp32, and the logits' root mean square distance from its. So few queries tell no two
 contenders' nDCG apart, docs/evaluation.md has more; the distance of logits is the finer measure.
 
@@ -109,8 +117,23 @@ def table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _missing(results: Mapping[str, Any]) -> str:
-    """The contenders that did not run, each with the reason."""
-    return "".join(f"\nNot run: {name} ({reason}).\n" for name, reason in results.get("not run", {}).items())
+    """The contenders that did not run, each with the reason, and those that the run left out."""
+    reasons = {**results.get("not run", {}), **(NOT_INSTALLED if "workloads" in results else {})}
+    known = {name for name, *_ in CONTENDERS}
+    taken = known.intersection(*_points(results))
+    left = sorted(known - taken - reasons.keys()) if taken else []
+    told = [f"Not run: {name} ({reason})." for name, reason in reasons.items()]
+    told += [f"Not in this run: {'; '.join(left)}."] if left else []
+    return "".join(f"\n{line}\n" for line in told)
+
+
+def _points(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Each table's figures by contender."""
+    return (
+        [results["contenders"]]
+        if "contenders" in results
+        else [row["ms a pair"] for row in results.get("depth", {}).values()]
+    )
 
 
 def _rerank(results: Mapping[str, Any]) -> str:
