@@ -35,25 +35,28 @@ in front, which is how BEIR's figures are made. `QUESTIONS.jsonl` asks a store t
     {"id": "q2", "question": "Who pays for a lost dispute?", "relevant": {"https://blog.example/disputes": 2}}
 
 A document is named by the id that `runoff search --json` shows, by the id of its JSONL record, by the URI that its feed
-gives it, or by its address; a grade of 1 or more is relevant.
+gives it, by its address, or by the path of its file; a grade of 1 or more is relevant. Judged documents or questions
+that are not there are told before the run begins. Search shows a text that came more than once under one of its ids, so
+a label on a document counts for every document with the same title and text.
 
 Every question gets one candidate pass: each first stage (vectors, BM25, both) lists its candidates, the cross-encoder
 scores their union, and nine rankings follow: each list as it is, by logit ("rerank"), and by logit + blend x cosine
 similarity ("blend", which is what `search` does by default over the hybrid list). A pair's score depends on nothing
 but the pair, so this gives the same rankings as nine searches. Chunks become documents by their best chunk. A run that
 was stopped goes on where it was; `--limit N` takes N questions drawn by `--seed`, and a larger N keeps what a smaller
-one computed.
+one computed. So does a change of labels or questions, for what it leaves as it was; another corpus, store, model,
+backend or number of threads wants another folder.
 
 ## What the results' folder holds
 
 | file | what |
 | --- | --- |
-| `report.html` | tables, plot, and the questions that reranking helped and hurt, in one file that opens from disk |
+| `report.html` | verdict, tables, plot, and what reranking helped and hurt, in one file that opens from disk |
 | `summary.json` | every mean with its interval, every difference with its test, every time |
 | `questions.csv`, `questions.jsonl` | scores, and rankings, of each question by each configuration |
 | `changes.json` | all questions that rerank and blend changed, with the texts before and after |
 | `plot.svg`, `plot.png` | nDCG@10 against median latency |
-| `runs/*.txt`, `runs/qrels.txt` | TREC runs and judgements, for trec_eval or `ir_measures` |
+| `runs/*.txt`, `runs/qrels.txt` | TREC runs and judgements, for trec_eval or `ir_measures` (blanks in ids as `%20`) |
 | `contexts.jsonl` | questions with the five chunks that a prompt would begin with, for RAGAS |
 | `calibration.json` | with `--calibrate`: probabilities fitted to your labels (docs/exits.md says how to use them) |
 | `passes.jsonl` | the candidate passes, which a later run goes on from |
@@ -113,7 +116,8 @@ are only good for comparing rows of one table.
 COLLECTIONS = {
     "demo": """## The demo corpus
 
-30 questions of ours over the sample feed (`runoff demo`), several relevant entries a question, graded.
+30 questions of ours over the sample feed (`runoff demo`), graded; half of them have one relevant entry, the others two
+to six. The entry that answers the first question was reworded after its rank had been seen.
 """,
     "nq_passages": """## nq_passages
 
