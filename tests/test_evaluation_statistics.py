@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import product
 
 import numpy as np
 import pytest
 
 from runoff.errors import QueryError
+from runoff.evaluate import average_precision, ndcg, precision, recall, reciprocal_rank
 from runoff.evaluation import measures, significance
 from runoff.evaluation.collection import MOST_GRADE
 
@@ -124,6 +126,58 @@ def test_the_example_that_trec_eval_is_published_with_for_python() -> None:
     found = measures.scores({"q1": ["d3", "d1", "d2"], "q2": ["d1", "d3", "d2"]}, judgements)
     assert found["AP"] == pytest.approx({"q1": 0.3333333333333333, "q2": 0.5833333333333333}, abs=1e-12)
     assert found["nDCG@10"] == pytest.approx({"q1": 0.5, "q2": 0.6934264036172708}, abs=1e-12)
+
+
+# What trec_eval comes with to test itself: three topics of TREC-6 (test/results.test, test/qrels.test). Which of the
+# first twenty places hold a relevant document, how many there are in all, and what its own output says
+# (test/out.test.aq and test/out.test.a, four digits): by topic, or of all.
+TOPICS = {"301": ({6, 7, 16, 18, 20}, 474), "302": ({*range(1, 20)} - {3, 7, 10}, 77), "303": ({19}, 10)}
+BY_TOPIC = {
+    "P@5": (0.0, 0.8, 0.0),
+    "P@10": (0.2, 0.7, 0.0),
+    "P@20": (0.25, 0.8, 0.05),
+    "R@20": (0.0105, 0.2078, 0.1),
+    "RR": (0.1667, 1.0, 0.0526),
+}
+OF_ALL = {
+    "P@1": 0.3333,
+    "P@5": 0.2667,
+    "R@20": 0.1061,
+    "nDCG@5": 0.2768,
+    "nDCG@10": 0.3016,
+    "AP@10": 0.0259,
+    "AP": 0.0591,
+}
+
+
+def test_the_values_that_trec_eval_publishes_for_its_own_test() -> None:
+    rankings = {topic: [str(place) for place in range(1, 21)] for topic in TOPICS}
+    judgements = {
+        topic: dict.fromkeys(map(str, [*places, *range(21, 21 + count - len(places))]), 1)
+        for topic, (places, count) in TOPICS.items()
+    }
+    assert [sum(grades.values()) for grades in judgements.values()] == [474, 77, 10]
+    own = {
+        "P@1": partial(precision, k=1),
+        "P@5": partial(precision, k=5),
+        "P@10": partial(precision, k=10),
+        "P@20": partial(precision, k=20),
+        "R@20": partial(recall, k=20),
+        "RR": reciprocal_rank,
+        "nDCG@5": partial(ndcg, k=5),
+        "nDCG@10": partial(ndcg, k=10),
+        "AP@10": partial(average_precision, k=10),
+        "AP": average_precision,  # of twenty places: trec_eval calls it map_cut_20
+    }
+    found = {name: [measure(rankings[topic], judgements[topic]) for topic in TOPICS] for name, measure in own.items()}
+    reported = measures.scores(rankings, judgements)
+    shared = {"P@1", "P@5", "R@20", "nDCG@10", "AP"}
+    assert shared <= reported.keys()
+    for name, values in [*found.items(), *((name, list(reported[name].values())) for name in shared)]:
+        if name in BY_TOPIC:
+            assert values == pytest.approx(BY_TOPIC[name], abs=6e-5), name
+        if name in OF_ALL:
+            assert np.mean(values) == pytest.approx(OF_ALL[name], abs=6e-5), name
 
 
 def test_every_measure_by_hand() -> None:
