@@ -61,6 +61,7 @@ ABSENT = """## What is not measured here
 """
 
 
+COLLECTIONS = ("nq_passages", "fiqa_test", "scifact")
 NATIVE = {
     "native_vnni": native_page.earlier,
     "native": native_page.speed,
@@ -89,7 +90,16 @@ def build() -> str:
     parts += [_tables(found[name], tables) for name, tables in NATIVE.items() if name in found]
     parts += [_assembly(_read("assembly")), _first(_read("first_answer"))]
     parts += ["\n".join([words, tables, _note(record)]) for words, record, tables in report_peers.sections(found)]
-    return "\n".join([*parts, ABSENT])
+    return "\n".join([*parts, ABSENT + _lacking(found)])
+
+
+def _lacking(found: Mapping[str, Any]) -> str:
+    """What has a benchmark, but no committed result."""
+    names = [name for name in (*NATIVE, *report_peers.SECTIONS) if name not in found]
+    lines = [f"- What `{name}.py` asks: no result is committed." for name in names]
+    ranked = found["rerank_peers"]["results"]["workloads"] if "rerank_peers" in found else {}
+    lines += [f"- Other libraries over candidates of {name}." for name in COLLECTIONS if f"real {name}" not in ranked]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _read(name: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from contenders import CONTENDERS
@@ -86,22 +86,13 @@ what one gets. 100,000 chunks are those of {collection} and generated ones, whos
 
 def sections(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any], str]]:
     """Words, record and tables of each result that there is."""
-    made = {
-        "rerank_peers": (RERANK, _rerank),
-        "determinism": (DETERMINISM, _determinism),
-        "depth": (DEPTH, _depth),
-        "concurrency": (CONCURRENCY, _concurrency),
-        "first_stage": (FIRST_STAGE, _first_stage),
-        "ingest": (INGEST, _ingest),
-        "end_to_end": (END_TO_END, _end_to_end),
-    }
     return [
         (
             _filled(words, results[name]["settings"]),
             results[name],
             show(results[name]["results"]) + _missing(results[name]["results"]),
         )
-        for name, (words, show) in made.items()
+        for name, (words, show) in SECTIONS.items()
         if name in results
     ]
 
@@ -254,3 +245,14 @@ def _end_to_end(results: Mapping[str, Any]) -> str:
 
 def _spread(row: Mapping[str, float]) -> str:
     return f"{row['p50_ms']:.1f} ({row['p95_ms']:.1f})"
+
+
+SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
+    "rerank_peers": (RERANK, _rerank),
+    "determinism": (DETERMINISM, _determinism),
+    "depth": (DEPTH, _depth),
+    "concurrency": (CONCURRENCY, _concurrency),
+    "first_stage": (FIRST_STAGE, _first_stage),
+    "ingest": (INGEST, _ingest),
+    "end_to_end": (END_TO_END, _end_to_end),
+}

@@ -36,7 +36,7 @@ DEFAULT_SEED = 20
 # As many words as no document has: the whole of it is one chunk.
 WHOLE = ChunkSettings(size=10_000_000)
 PASSES = "passes.jsonl"
-_BLOCK_DOCUMENTS = 256
+_BLOCK_DOCUMENTS = 64
 
 
 @dataclass(frozen=True, slots=True)
