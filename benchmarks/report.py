@@ -24,8 +24,9 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 HEAD = """# Benchmarks
 
 Every figure on this page is printed from a file under `benchmarks/results/` by `python benchmarks/report.py`, and each
-table names the command that makes its file. The machine is a shared virtual one with two cores: absolute times move by
-a factor of two or more from hour to hour, ratios inside one run much less. Read the ratios.
+table names the command that makes its file. The machines are shared virtual ones with two cores: absolute times move by
+a factor of two or more from hour to hour, ratios inside one run much less. Read the ratios. Processors with and without
+AVX-512 share a name; the line below a table tells which it was, and no time compares with one of the other kind.
 """
 
 RERANK = """## Does planning pay?
@@ -158,8 +159,9 @@ def _note(record: Mapping[str, Any]) -> str:
     """Machine, versions and how to rerun."""
     machine = record["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    vectors = "AVX-512 VNNI" if "avx512_vnni" in machine["features"] else "no AVX-512"
     return (
-        f"{machine['cpu']}, {machine['threads']} threads, Python {machine['python']}, {versions}. "
+        f"{machine['cpu']} ({vectors}), {machine['threads']} threads, Python {machine['python']}, {versions}. "
         f"`python benchmarks/{record['benchmark']}.py --help` tells how to rerun it.\n"
     )
 
