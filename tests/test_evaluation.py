@@ -514,6 +514,16 @@ def test_the_command_says_what_is_wrong_in_one_line(
     assert shown.count("\n") == 1
 
 
+@pytest.mark.parametrize("package", ["ir_measures", "matplotlib"])
+def test_a_package_that_is_missing_is_told_before_any_work(
+    package: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(monkeypatch, "eval", folder, "--out", tmp_path / "out") == 1
+    assert "pip install 'runoff[eval]'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_labels_become_probabilities(evaluate: Evaluate, tmp_path: Path, stages: ModelStages) -> None:
     evaluate(calibrate=True, blend=20.0)
     alone, blended = calibration.read(tmp_path / "out" / "calibration.json", stages.scorer.artifact)

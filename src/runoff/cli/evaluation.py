@@ -33,12 +33,14 @@ def run(
     """Evaluate a collection folder, or a file of questions over a store.
 
     Raises:
-        EvaluationError: the data is malformed, does not fit the store or the options, or the folder holds another run.
+        EvaluationError: the data is malformed, does not fit the store or the options, the folder holds another run, or
+            a package is not installed.
     """
     from .. import evaluation
 
     chosen = evaluation.Settings(**settings)
     _check(target, store, whole, split)
+    evaluation.require_packages()
     evaluation.make_folder(out)
     with output.progress() as progress:
         advance = progress or _silent

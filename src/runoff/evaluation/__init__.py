@@ -1,7 +1,7 @@
 """Evaluation on labelled data: what `runoff eval` does, for programs (needs the extra `eval`)."""
 
 from .collection import Collection, Query, load
-from .experiment import Evaluation, Labelled, Settings, from_folder, from_questions, make_folder, run
+from .experiment import Evaluation, Labelled, Settings, from_folder, from_questions, make_folder, require_packages, run
 
 __all__ = [
     "Collection",
@@ -13,5 +13,6 @@ __all__ = [
     "from_questions",
     "load",
     "make_folder",
+    "require_packages",
     "run",
 ]

@@ -202,7 +202,7 @@ def run(labelled: Labelled, out: Path, settings: Settings, progress: Progress) -
         EvaluationError: the folder holds another run's passes, or a package of the extra ``eval`` is missing.
         StoreError, BackendError: a question could not be answered.
     """
-    measures.library()
+    require_packages()
     queries = draw(labelled.queries, settings.limit, settings.seed)
     source = EngineCandidates(labelled.engine, settings.candidates, labelled.names)
     passes = _passes(labelled, source, queries, out, settings, progress)
@@ -238,6 +238,16 @@ def draw(queries: Sequence[Query], limit: int | None, seed: int) -> tuple[Query,
         return tuple(queries)
     order = np.random.default_rng(seed).permutation(len(queries))
     return tuple(queries[index] for index in order[:limit].tolist())
+
+
+def require_packages() -> None:
+    """Refuse before the work where a package of the extra ``eval`` would be missing after it.
+
+    Raises:
+        EvaluationError: names the package.
+    """
+    measures.library()
+    plot.library()
 
 
 def make_folder(out: Path) -> None:

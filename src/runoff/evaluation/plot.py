@@ -20,17 +20,29 @@ _OTHER = "#555555"
 _APART = {"none": 1.0, "logit": 0.97, "blend": 1.03}
 
 
+def library() -> Any:
+    """The module matplotlib.
+
+    Raises:
+        EvaluationError: it is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise EvaluationError("matplotlib is not installed; needed here. Run pip install 'runoff[eval]'.") from error
+    return matplotlib
+
+
 def draw(outcomes: Sequence[Outcome], title: str) -> Any:
     """A matplotlib figure: median milliseconds across, mean nDCG@10 with its 95% interval up.
 
     Raises:
         EvaluationError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import LogLocator
-    except ImportError as error:
-        raise EvaluationError("matplotlib is not installed; needed here. Run pip install 'runoff[eval]'.") from error
+    library()
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator
+
     figure = Figure(figsize=(7.5, 4.8), layout="constrained")
     axes = figure.subplots()
     for outcome in outcomes:
@@ -50,11 +62,9 @@ def draw(outcomes: Sequence[Outcome], title: str) -> Any:
 
 def render(figure: Any, kind: str) -> bytes:
     """The figure as ``"svg"`` or ``"png"``, the same bytes for the same figure."""
-    import matplotlib
-
     target = io.BytesIO()
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",))
-    with matplotlib.rc_context({"svg.hashsalt": "runoff"}):
+    with library().rc_context({"svg.hashsalt": "runoff"}):
         figure.savefig(target, format=kind, dpi=150, metadata=metadata)
     return target.getvalue()
 
