@@ -9,7 +9,7 @@ from typing import Any
 from . import measures
 from .changes import Change, Place
 from .summary import Comparison, Outcome
-from .verdict import p_value, verdict
+from .verdict import MEASURE, p_value, verdict
 
 # With this policy a browser would run no script and fetch nothing even if some text had slipped through unescaped.
 _HEAD = """<!doctype html>
@@ -72,7 +72,10 @@ def page(
         _steps(steps),
         _LATENCY_NOTE,
     ]
-    parts += ["<h2>Differences</h2>", _differences(comparisons), _DIFFERENCE_NOTE]
+    main = [each for each in comparisons if each.measure == MEASURE]
+    others = [each for each in comparisons if each.measure != MEASURE]
+    parts += ["<h2>Differences</h2>", _differences(main), _DIFFERENCE_NOTE]
+    parts.append(f"<details><summary>By the other measures</summary>{_differences(others)}</details>")
     for name, found in changes.items():
         parts.append(_changes(name, found, shown))
     return "\n".join([*parts, "</body>\n</html>\n"])
