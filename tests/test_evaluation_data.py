@@ -82,6 +82,13 @@ def test_four_columns_of_trec_and_blanks_between_them_are_read(ours: Path) -> No
     assert [dict(query.relevant) for query in collection.load(ours).queries] == [{"a": 1}, {"b": 1}]
 
 
+@pytest.mark.parametrize("header", ["query-id\tcorpus-id\tscore", "qid iteration docid Relevance", "\ufeffq\td\tlabel"])
+def test_a_header_is_passed_over(ours: Path, header: str) -> None:
+    plain = collection.load(ours)
+    write(ours / "qrels.tsv", f"{header}\r\n{QRELS}")
+    assert collection.load(ours).queries == plain.queries
+
+
 def test_the_digest_follows_the_corpus_alone(ours: Path) -> None:
     digests = {}
     for name in ("queries.jsonl", "qrels.tsv", "corpus.jsonl"):
@@ -122,6 +129,7 @@ def test_documents_are_those_that_ingest_would_make(ours: Path) -> None:
         ("queries.jsonl", lines({"id": "9", "text": "?"}), "judges none of the 1 queries in queries.jsonl relevant"),
         ("qrels.tsv", "1\ta\n", "qrels.tsv, line 1: 2 columns; expected query id, document id and grade"),
         ("qrels.tsv", "1\t\t1\n", "line 1: 3 columns"),
+        ("qrels.tsv", "\u00a0\n1\ta\t1\n", "line 1: 0 columns"),
         ("qrels.tsv", "1\ta\tyes\n", "line 1: grade is 'yes'; expected a whole number"),
         ("qrels.tsv", "1\ta\t0.5\n", "line 1: grade is '0.5'"),
         ("qrels.tsv", "1\ta\tnan\n", "line 1: grade is 'nan'"),

@@ -2,12 +2,13 @@
 
 Two layouts are read, each file plain or gzipped:
 
-- ``corpus.jsonl`` (``id``, ``title``, ``text``), ``queries.jsonl`` (``id``, ``text``), ``qrels.tsv`` without a header;
+- ``corpus.jsonl`` (``id``, ``title``, ``text``), ``queries.jsonl`` (``id``, ``text``), ``qrels.tsv``;
 - BEIR's (https://github.com/beir-cellar/beir): the ids are called ``_id``, and ``qrels/<split>.tsv`` begins with the
   header ``query-id  corpus-id  score``.
 
-A line of judgements is query id, document id and grade, or the four columns of TREC with an unused second one. A grade
-of 1 or more is relevant. A query without a relevant document measures nothing and is left out.
+A line of judgements is query id, document id and grade, or the four columns of TREC with an unused second one; a header
+may stand in front in either layout. A grade of 1 or more is relevant. A query without a relevant document measures
+nothing and is left out.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ Grades = Mapping[str, int]
 MOST_GRADE = 10_000
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_HEADER = ("query-id", "corpus-id", "score")
+# What a first line may call its last column; BEIR says "score".
+_HEADS = frozenset(("score", "grade", "relevance", "rel", "label"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +252,7 @@ def _qrels(path: Path) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for number, (place, line) in enumerate(_lines(path)):
         cells = [name(cell) for cell in (line.split("\t") if "\t" in line else line.split())]
-        if number == 0 and tuple(cells) == _HEADER:
+        if number == 0 and cells and cells[-1].lower() in _HEADS:
             continue
         if len(cells) not in (3, 4) or not all(cells):
             raise EvaluationError(f"{place}: {len(cells)} columns; expected query id, document id and grade")
