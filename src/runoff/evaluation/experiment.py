@@ -310,7 +310,12 @@ def _summary(
     return {
         "name": labelled.name,
         "version": __version__,
-        "machine": {"cpu": cpu.model_name(), "threads": _threads(labelled.engine), "cores": os.cpu_count()},
+        "machine": {
+            "cpu": cpu.model_name(),
+            "features": ", ".join(cpu.features()),
+            "threads": _threads(labelled.engine),
+            "cores": os.cpu_count(),
+        },
         "backend": labelled.engine.stages.backend,
         "store": dict(labelled.engine.store.identity),
         "documents": snapshot.document_count,
