@@ -44,8 +44,8 @@ scores their union, and nine rankings follow: each list as it is, by logit ("rer
 similarity ("blend", which is what `search` does by default over the hybrid list). A pair's score depends on nothing
 but the pair, so this gives the same rankings as nine searches. Chunks become documents by their best chunk. A run that
 was stopped goes on where it was; `--limit N` takes N questions drawn by `--seed`, and a larger N keeps what a smaller
-one computed. So does a change of labels or questions, for what it leaves as it was; another corpus, store, model,
-backend or number of threads wants another folder.
+one computed. So does a change of labels, questions or `--blend`, for what it leaves as it was; another corpus, store,
+model, backend, number of candidates or of threads wants another folder.
 
 ## What the results' folder holds
 
