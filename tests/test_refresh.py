@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from loopback import Handler, Server, serving
+from runoff import ingest
 from runoff.documents import Document
 from runoff.engine import Engine
 from runoff.results import SourceReport
@@ -204,6 +205,33 @@ def test_a_source_that_fails_is_reported_and_the_others_go_on(tmp_path: Path, co
     assert [failed.source for failed in report.failed] == [str(gone)]
     assert report.total("updated") == 1
     assert "The lift is broken." in texts(counted)
+
+
+def test_a_source_whose_reading_broke_off_is_read_again(
+    tmp_path: Path, counted: Engine, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "feed.xml"
+    path.write_bytes(feed(OVEN))
+    counted.ingest(path)
+    key = counted.search("Which floor is the oven on?", 1).hits[0].document_id
+    counted.delete(key)
+    path.write_bytes(feed(OVEN, CLOCK, LIFT))
+    monkeypatch.setattr(ingest, "BLOCK_CHUNKS", 2)  # one document
+    encode, failures = counting.encode, iter([False, True])
+
+    def failing(texts: Sequence[str], **options: Any) -> np.ndarray:
+        if next(failures):
+            raise MemoryError
+        return encode(texts, **options)
+
+    monkeypatch.setattr(counting, "encode", failing)
+    with pytest.raises(MemoryError):
+        counted.refresh()
+    monkeypatch.setattr(counting, "encode", encode)
+    report = one(Engine(counted.folder, counting))
+    assert (report.added, report.unchanged, report.not_modified) == (1, 1, False)
+    assert {CLOCK[2], LIFT[2]} <= texts(counted)
+    assert OVEN[2] not in texts(counted)
 
 
 def test_a_relative_path_is_remembered_as_a_whole_one(

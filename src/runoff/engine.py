@@ -154,8 +154,10 @@ class Engine:
             if not isinstance(document, Document):
                 raise DocumentError(f"item {position}: got {type(document).__name__}; expected runoff.Document")
         with self._ingestor() as (ingestor, writer):
+            counts = ingestor.store(writer, checked)
             writer.bar(restored=[document.id for document in checked])
-            return SourceReport("", **asdict(ingestor.store(writer, checked)))
+            writer.commit()
+        return SourceReport("", **asdict(counts))
 
     def refresh(self, *source: str | os.PathLike[str], progress: SourceProgress | None = None) -> IngestReport:
         """Read again what changed in the sources that the store was fed from, or in the ones that are named.
@@ -353,10 +355,11 @@ class Engine:
                 # A feed that only says when it was built has changed its bytes and none of its entries.
                 if key in writer.state.files and all(map(writer.unchanged, documents)):
                     return SourceReport(name, unchanged=len(documents), warnings=loaded.warnings)
-            writer.remember(key, loaded.state, source=_remembered(source))
-            writer.bar(restored=[] if refresh else [document.id for document in documents])
             advance = partial(progress, name) if progress is not None else None
             counts = ingestor.store(writer, documents, advance)
+            writer.remember(key, loaded.state, source=_remembered(source))
+            writer.bar(restored=[] if refresh else [document.id for document in documents])
+            writer.commit()
         return SourceReport(name, **asdict(counts), warnings=loaded.warnings)
 
 

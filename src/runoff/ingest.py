@@ -58,9 +58,10 @@ class Ingestor:
     settings: ChunkSettings
 
     def store(self, writer: Writer, documents: Sequence[Document], progress: Progress | None = None) -> Counts:
-        """Store documents, committing a block at a time; each document is replaced whole or not at all.
+        """Store documents, committing a block at a time but the last, which stays staged.
 
-        What else was staged with the writer is committed with the last block.
+        Each document is replaced whole or not at all. The caller commits the last block, with what is true only once
+        all of them are stored: should the process die before, nothing may say that their source was read.
         """
         counts = Counts()
         seen = 0
@@ -71,7 +72,6 @@ class Ingestor:
             seen += len(block)
             if progress is not None:
                 progress(seen, len(documents))
-        writer.commit()
         return counts
 
     def _blocks(self, documents: Iterable[Document]) -> Iterator[list[tuple[Document, list[Chunk]]]]:
