@@ -19,6 +19,7 @@ from runoff.engine import Engine
 from runoff.errors import (
     BudgetError,
     DocumentError,
+    FilterError,
     ModelError,
     QueryError,
     StoreError,
@@ -226,6 +227,12 @@ def test_any_encoder_of_the_protocol_fits(tmp_path: Path, stages: ModelStages, a
     best = plain.search(QUESTION, 10, rerank=False, mode="dense").hits[0]
     assert swapped.search(QUESTION, 10, rerank=False, mode="dense").hits[-1].text == best.text
     assert titles(swapped.search(QUESTION, 10, blend=0)) == titles(plain.search(QUESTION, 10, blend=0))
+
+
+@pytest.mark.parametrize("where", [5, b"kind = 'body'", ["kind"], Document])
+def test_a_filter_that_is_neither_text_nor_condition_is_refused(engine: Engine, where: Any) -> None:
+    with pytest.raises(FilterError, match=f"where: got {type(where).__name__}; expected a text, or a condition"):
+        engine.search("payouts", where=where)
 
 
 def test_each_mode_says_which_list_found_a_hit_and_where(engine: Engine, articles: Path) -> None:

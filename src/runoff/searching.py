@@ -12,7 +12,7 @@ from .calibration import Calibration
 from .candidates import Mode, check_mode, find
 from .conditions import Condition
 from .deadlines import Deadline, Report, check_deadline
-from .errors import QueryError
+from .errors import FilterError, QueryError
 from .ranking import DEFAULT_BLEND, check_blend, hits
 from .reranker import EXACT, check_count, check_effort
 from .results import SearchResult, Timings
@@ -75,9 +75,13 @@ def condition_of(where: str | Condition | None) -> Condition | None:
     """The condition that a caller gave as text or as such.
 
     Raises:
-        QueryError: the text cannot be read as one.
+        FilterError: the text cannot be read as one, or it is neither.
     """
-    return parse(where) if isinstance(where, str) else where
+    if where is None or isinstance(where, Condition):
+        return where
+    if not isinstance(where, str):
+        raise FilterError(f"where: got {type(where).__name__}; expected a text, or a condition made with runoff.field")
+    return parse(where)
 
 
 def search(
