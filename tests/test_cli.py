@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import warnings
@@ -23,7 +24,7 @@ import runoff
 from conftest import ARTICLES, chosen_backend
 from runoff import backends, cli, engine, models
 from runoff.artifact import MANIFEST, Artifact, blank_head, seal
-from runoff.cli import output, stderr
+from runoff.cli import output, repeat, stderr
 from runoff.cli.app import Backend, app
 from runoff.documents import Document
 from runoff.engine import Engine
@@ -671,6 +672,23 @@ def test_warnings_of_the_package_are_one_line(run: Run, monkeypatch: pytest.Monk
         warnings.simplefilter("always")
         outcome = run("models", "list")
     assert (outcome.code, outcome.err) == (0, "runoff: warning: the first\\nbackend failed\n")
+
+
+# Repetition
+
+
+def test_what_a_run_says_is_written_before_the_wait_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, runs = io.BytesIO(), iter([False, True])
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(log))
+
+    def job() -> bool:
+        if last := next(runs):
+            assert log.getvalue() == b"False\n"
+            signal.raise_signal(signal.SIGTERM)
+        print(last)
+        return last
+
+    assert repeat.run(job, 0.001)
 
 
 # Progress

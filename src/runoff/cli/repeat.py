@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -53,6 +54,7 @@ def run(job: Callable[[], bool], pause: float) -> bool:
             except RunoffError as error:
                 sound = False
                 stderr.line(f"runoff: {error}")
+            sys.stdout.flush()  # whoever follows a log file is not to wait until a block of it is full
             stop.wait(pause)
     finally:
         for number, handler in before.items():
