@@ -269,6 +269,12 @@ def test_names_with_escape_characters_cannot_steer_the_terminal(run: Run) -> Non
     outcome = run("ingest", "no\x1b[31m\nsuch.txt", "--store", "made")
     outcome.is_one_line_failure("error: no", "[31m", "such.txt: no such file")
     assert not CONTROLS.search(outcome.out + outcome.err)
+    name = Path("a\x1b[31m\nsuch.txt")
+    name.write_text("The oven is warm.")
+    for args in (("ingest", name), ("refresh",), ("sources",), ("info",)):
+        outcome = run(*args, *("--store", "made"))
+        assert r"a\x1b[31m\nsuch.txt" in outcome.out
+        assert not CONTROLS.search(outcome.out + outcome.err)
 
 
 # Search

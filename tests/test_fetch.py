@@ -81,6 +81,11 @@ def test_what_has_not_changed_is_not_sent_again(server: Server) -> None:
     assert waits == []
 
 
+def test_not_modified_is_no_answer_to_one_who_has_nothing(server: Server) -> None:
+    server.answers["/feed"] = lambda handler: handler.reply(304)
+    assert "status 304; expected 200" in refused(server.at("/feed"))[0]
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 def test_compressed_bodies(server: Server, encoding: str) -> None:
     packed = gzip.compress(BODY) if encoding == "gzip" else zlib.compress(BODY)

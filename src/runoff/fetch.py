@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
@@ -20,6 +20,7 @@ from .errors import FetchError
 USER_AGENT = f"runoff/{__version__} (feed reader; a Python library)"
 _PASSING = (429, 500, 502, 503, 504)
 _BLOCK = 1 << 16
+_CONDITIONS = frozenset(("If-None-Match", "If-Modified-Since"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,9 @@ def fetch(
 
 
 def redacted(url: str) -> str:
-    """The address without user name and password, for messages."""
+    """The address without user name and password, for messages; what is no address, such as a path, as it is."""
+    if "://" not in url:
+        return url
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -173,7 +176,7 @@ def _get(url: str, headers: dict[str, str], settings: FetchSettings) -> Fetched:
         try:
             final, response = _follow(pool, redacted(url).strip(), settings.redirects)
             try:
-                _check_status(final, response)
+                _check_status(final, response, headers)
                 body = b"" if response.status == 304 else _read(final, response, settings.max_bytes, deadline)
             finally:
                 response.close()
@@ -207,12 +210,13 @@ def _follow(pool: urllib3.PoolManager, url: str, redirects: int) -> tuple[str, u
     raise FetchError(f"{url}: more than {redirects} redirects; expected fewer")
 
 
-def _check_status(url: str, response: urllib3.BaseHTTPResponse) -> None:
+def _check_status(url: str, response: urllib3.BaseHTTPResponse, asked: Mapping[str, str]) -> None:
     message = f"{url}: answered with status {response.status}"
     if response.status in _PASSING:
         raise _PassingError(message, _retry_after(response))
-    if response.status not in (200, 304):
-        raise FetchError(f"{message}; expected 200")
+    conditional = not _CONDITIONS.isdisjoint(asked)
+    if response.status != 200 and not (response.status == 304 and conditional):
+        raise FetchError(f"{message}; expected 200{' or 304' if conditional else ''}")
 
 
 def _retry_after(response: urllib3.BaseHTTPResponse) -> float:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .. import fetch, identity
+from .. import fetch
 from . import stderr
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _source_line(report: SourceReport) -> None:
 
 def sources(names: Sequence[str], as_json: bool) -> None:
     """The sources of a store, a line each, without the passwords that addresses hold."""
-    shown = [fetch.redacted(name) if identity.is_web(name) else name for name in names]
+    shown = list(map(fetch.redacted, names))
     if as_json:
         print_json(shown)
     else:
@@ -229,7 +229,7 @@ def _fact_lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _list_lines(name: str, values: Sequence[Any]) -> Iterator[str]:
     if not any(isinstance(value, Mapping) for value in values):
-        yield f"{name}: {', '.join(map(str, values)) or 'none'}"
+        yield f"{name}: {', '.join(stderr.visible(str(value)) for value in values) or 'none'}"
         return
     yield f"{name}:"
     for value in values:
