@@ -336,6 +336,44 @@ def test_a_feed_that_is_cut_anywhere_gives_entries_or_an_error() -> None:
     assert (counts[0], counts[-1]) == (0, 5)
 
 
+RDF = (
+    b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/">'
+    b'<channel rdf:about="https://a.example/"><title>News</title></channel>'
+    b'<item rdf:about="https://a.example/1"><title>One</title><link>https://a.example/1</link></item>'
+    b'<item rdf:about="https://a.example/2"><title>Two</title><description>Second.</description></item></rdf:RDF>'
+)
+ATOM = (
+    b'<a:feed xmlns:a="http://www.w3.org/2005/Atom"><a:title>News</a:title><a:entry><a:title>One</a:title>'
+    b"<a:id>tag:a.example,2026:1</a:id><a:content>First.</a:content></a:entry><a:entry><a:title>Two</a:title>"
+    b'<a:link href="https://a.example/2"/><a:content>Second.</a:content><a:id>tag:a.example,2026:2</a:id></a:entry></a:feed>'
+)
+LATE = b"<title>b</title><link>https://a.example/b</link><description>Text.</description><guid>urn:x:b</guid>"
+
+
+@pytest.mark.parametrize("whole", [rss(GOOD, LATE.decode()), RDF, ATOM], ids=["RSS", "RDF", "Atom with a prefix"])
+def test_no_half_entry_comes_from_a_feed_that_is_cut(whole: bytes) -> None:
+    documents = read(whole).documents
+    assert (len(documents), read(whole).complete) == (2, True)
+    counts = []
+    for end in range(len(whole)):
+        try:
+            feed = parse(whole[:end], SOURCE, halves=False)
+        except SourceError:
+            counts.append(0)
+            continue
+        assert set(feed.documents) <= set(documents)
+        assert not feed.complete or whole[end:] == b">"
+        assert feed.warnings
+        counts.append(len(feed.documents))
+    assert counts == sorted(counts)
+    assert counts[-1] == 2
+
+
+def test_half_an_entry_is_better_than_none() -> None:
+    [document] = read(rss(GOOD)[:-40]).documents
+    assert document.title == "Payouts"
+
+
 def test_white_space_before_the_declaration_does_no_harm() -> None:
     assert only(b"\n\n  " + rss(GOOD)).title == "Payouts"
 

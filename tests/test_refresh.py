@@ -117,6 +117,42 @@ def test_a_feed_that_only_says_when_it_was_built_writes_nothing(server: Server, 
     assert files(counted) == before
 
 
+def test_a_feed_that_broke_off_harms_nothing_and_is_asked_for_again(server: Server, counted: Engine) -> None:
+    whole = feed(OVEN, ("clock", "The clock", "The clock in the hall is right again."))
+    cut = whole[: whole.rindex(b"<content")]
+    now = iter([(feed(OVEN, CLOCK), '"one"'), (cut, '"two"'), (whole, '"two"')])
+    tags: list[str | None] = []
+
+    def answer(handler: Handler) -> None:
+        tags.append(handler.headers["If-None-Match"])
+        body, tag = next(now)
+        if tags[-1] == tag:
+            handler.reply(304)
+        else:
+            handler.reply(200, body, ETag=tag)
+
+    server.answers["/feed"] = answer
+    counted.ingest(server.at("/feed"))
+    report = one(counted)
+    assert (report.updated, report.unchanged) == (0, 1)
+    assert "breaks off" in report.warnings[1]
+    assert CLOCK[2] in texts(counted)
+    assert one(counted).updated == 1
+    assert "The clock in the hall is right again." in texts(counted)
+    assert '"two"' not in tags
+
+
+def test_what_was_read_of_a_broken_feed_does_not_count_as_all_of_it(server: Server, counted: Engine) -> None:
+    whole = feed(OVEN, CLOCK)
+    now = iter([whole[: whole.rindex(b"<content")], whole])
+    server.answers["/feed"] = lambda handler: (
+        handler.reply(304) if handler.headers["If-None-Match"] else handler.reply(200, next(now), ETag='"one"')
+    )
+    assert counted.ingest(server.at("/feed")).total("added") == 1
+    assert one(counted).added == 1
+    assert one(counted).not_modified
+
+
 def test_only_what_changed_is_embedded_and_the_old_text_is_gone(
     tmp_path: Path, counted: Engine, counting: Counting
 ) -> None:

@@ -20,6 +20,8 @@ _DECLARED = re.compile(rb"\A\s*<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)[\"']")
 _ELEMENT = re.compile(r"<(?:!doctype\s+(html)\b|([\w:.-]+))", re.IGNORECASE)
 _ENTITY = re.compile(r"<!ENTITY\s+(?:(\w+)\s+)?[^\"'<>]*(?:\"([^\"]*)\"|'([^']*)')")
 _HARMLESS = re.compile(r"[^<>&%\"]*|&#\w+;")
+_ENTRY = re.compile(r"<(?:[\w.-]+:)?(?:item|entry)(?![\w.:-])", re.IGNORECASE)
+_ENTRY_END = re.compile(r"</(?:[\w.-]+:)?(?:item|entry)\s*>", re.IGNORECASE)
 _MOST_ENTITIES = 100
 _MOST_GROWTH = 10_000_000
 _FORBIDDEN = re.compile("[\x0b\x0c\x1c-\x1f]")
@@ -31,13 +33,16 @@ _MOST_TAGS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ParsedFeed:
-    """The documents of a feed in its own order, and what was odd about it."""
+    """The documents of a feed in its own order, what was odd about it, and whether it has its end."""
 
     documents: tuple[Document, ...]
     warnings: tuple[str, ...] = ()
+    complete: bool = True
 
 
-def parse(data: bytes, source: str, *, content_type: str | None = None, base: str | None = None) -> ParsedFeed:
+def parse(
+    data: bytes, source: str, *, content_type: str | None = None, base: str | None = None, halves: bool = True
+) -> ParsedFeed:
     """Read a feed.
 
     A document's body is the longest, as plain text, of the entry's content and summary; its ``published`` is the date
@@ -45,10 +50,12 @@ def parse(data: bytes, source: str, *, content_type: str | None = None, base: st
     ``identity`` describes how ids come about.
 
     Args:
-        data: the feed's bytes; malformed XML is read as far as it goes.
+        data: the feed's bytes; malformed XML is read as far as it goes. Of a feed that breaks off inside of an entry
+            this one is left out, since half an entry would take the place of a whole one that is stored.
         source: address or path, kept with each document.
         content_type: what the server called it, which may name the encoding.
         base: the address that relative links refer to; by default the source, where that is one.
+        halves: whether half an entry counts where it is all that there is.
 
     Raises:
         SourceError: these are not the bytes of a feed, or no entry can be read.
@@ -56,15 +63,32 @@ def parse(data: bytes, source: str, *, content_type: str | None = None, base: st
     base = base or (source if identity.is_web(source) else "")
     charset = _CHARSET.search(content_type or "")
     markup, warnings = text.decode(data, *_charsets(charset[1] if charset else None, data))
-    read = jsonfeed.read if markup.lstrip().startswith(("{", "[")) else _read_xml
-    entries, scope, more = read(markup, source, base)
-    return _finished(entries, scope, [*warnings, *more])
+    if markup.lstrip().startswith(("{", "[")):
+        entries, scope, more = jsonfeed.read(markup, source, base)
+        return _finished(entries, scope, [*warnings, *more])
+    end, complete = _end_of_entries(markup)
+    if halves and not _ENTRY.search(markup, 0, end):
+        end = len(markup)
+    entries, scope, more = _read_xml(markup[:end], source, base)
+    if end < len(markup):
+        more.append("it breaks off inside of an entry; that one is left out")
+    return replace(_finished(entries, scope, [*warnings, *more]), complete=complete)
 
 
 def is_feed(data: bytes) -> bool:
     """Whether some bytes begin as a feed does, in XML or JSON."""
     start, _ = text.decode(data[:20_000], *_charsets(None, data))
     return _root(start)[1] in _FEED_ROOTS or (start.lstrip().startswith("{") and "jsonfeed.org/version" in start)
+
+
+def _end_of_entries(markup: str) -> tuple[int, bool]:
+    """Where an entry begins in which a feed breaks off, else its end; and whether it does not break off."""
+    _, root = _root(markup)
+    if root.rpartition(":")[2] not in _FEED_ROOTS or re.search(rf"</{re.escape(root)}\b", markup, re.IGNORECASE):
+        return len(markup), True
+    begun = max((match.start() for match in _ENTRY.finditer(markup)), default=-1)
+    ended = max((match.start() for match in _ENTRY_END.finditer(markup)), default=-1)
+    return begun if begun > ended else len(markup), False
 
 
 def _charsets(served: str | None, data: bytes) -> Iterator[str]:

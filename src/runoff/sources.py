@@ -111,7 +111,10 @@ def _load_address(url: str, settings: fetch.FetchSettings, known: SourceState) -
         return Loaded(url, (), state=state, unchanged=True)
     name = fetch.redacted(url)
     data, warnings = _unpacked(fetched.body, name, settings.max_bytes)
-    feed = feeds.parse(data, name, content_type=fetched.content_type, base=fetched.final_url)
+    first = known.digest is None
+    feed = feeds.parse(data, name, content_type=fetched.content_type, base=fetched.final_url, halves=first)
+    if not feed.complete:  # asked again without conditions: the server may not know that something was lost
+        state = SourceState(state.digest)
     return Loaded(url, feed.documents, (*warnings, *feed.warnings), state)
 
 
