@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from itertools import chain
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_the_rules_in_their_order() -> None:
 
 def settled(*entries: tuple[str, Document]) -> dict[str, str]:
     """Ids by title."""
-    return {document.title: document.id for document in identity.settle(entries)}
+    return {one.document.title: one.document.id for one in identity.settle(entries)}
 
 
 def test_links_tell_apart_what_shares_an_id() -> None:
@@ -102,8 +103,8 @@ def test_the_newest_version_has_the_identity() -> None:
 def test_repetitions_are_one_document_whatever_the_order() -> None:
     repeated = [entry("a", published=None), entry("a", published="2026-01-01T00:00:00Z"), entry("a")]
     results = {identity.settle([("x", document) for document in order]) for order in (repeated, repeated[::-1])}
-    [[document]] = results
-    assert document.published == "2026-01-01T00:00:00Z"
+    [[one]] = results
+    assert one.document.published == "2026-01-01T00:00:00Z"
 
 
 def test_no_order_changes_an_id() -> None:
@@ -116,7 +117,20 @@ def test_no_order_changes_an_id() -> None:
         for date in (None, "2026-01-01T00:00:00Z")
     ]
     wanted = set(identity.settle(entries))
-    assert len({document.id for document in wanted}) == len(wanted)
+    assert len({one.document.id for one in wanted}) == len(wanted)
     for _ in range(20):
         shuffle.shuffle(entries)
         assert set(identity.settle(entries)) == wanted
+
+
+def test_the_ids_of_an_entry_are_the_same_whatever_stands_beside_it() -> None:
+    entries = [
+        ("x", entry(title, f"https://shop.example/{link}", f"2026-01-0{day}T00:00:00Z"))
+        for day, (title, link) in enumerate([("a", 1), ("b", 1), ("c", 2)], start=1)
+    ]
+    ids = {one.document.title: one.ids for one in identity.settle(entries)}
+    for chosen in ([0], [1], [2], [0, 1], [0, 2], [1, 2]):
+        for one in identity.settle([entries[number] for number in chosen]):
+            assert one.document.id in one.ids
+            assert set(ids[one.document.title]) <= set(one.ids)
+    assert len(set(chain(*ids.values()))) == 9  # the plain id is what b and c may share

@@ -218,6 +218,67 @@ def test_two_feeds_with_versions_of_one_entry_do_not_take_turns(tmp_path: Path, 
     assert summary[2] in texts(counted)
 
 
+def shared_id(*names: str, text: str = "is about") -> bytes:
+    """An RSS feed of items that all have one guid, a link each and no date."""
+    items = (
+        f"<item><guid>42</guid><link>https://a.example/{name[0]}</link><title>{name}</title>"
+        f"<description>The {name} {text} the oven.</description></item>"
+        for name in names
+    )
+    return f'<rss version="2.0"><channel><title>News</title>{"".join(items)}</channel></rss>'.encode()
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["refresh", "ingest"])
+@pytest.mark.parametrize(
+    "windows",
+    [["ab", "ab", "b", "b", "cb", "ca", "a", "abc"], ["a", "a", "ab", "ba", "b", "bc", "cd", "c"], ["a", "ba", "cba"]],
+    ids=["shared first", "alone first", "growing"],
+)
+def test_entries_of_one_guid_keep_their_ids_as_others_come_and_go(
+    tmp_path: Path, counted: Engine, windows: list[str], named: bool
+) -> None:
+    path = tmp_path / "feed.xml"
+    seen: set[str] = set()
+    read = counted.ingest if named else counted.refresh
+    for window in windows:
+        path.write_bytes(shared_id(*window))
+        report = (read if seen else counted.ingest)(path)
+        assert report.total("added") == len(set(window) - seen)
+        assert report.total("updated") == 0
+        seen |= set(window)
+    last = windows[-1][-1]
+    path.write_bytes(shared_id(*windows[-1][:-1], f"{last} edited"))
+    assert counted.refresh().total("updated") == 1
+    kept = {f"The {name} is about the oven." for name in seen if name != last}
+    assert {text for text in texts(counted) if "is about" in text} == kept | {f"The {last} edited is about the oven."}
+
+
+def test_an_entry_that_was_removed_does_not_come_back_under_another_id(tmp_path: Path, counted: Engine) -> None:
+    path = tmp_path / "feed.xml"
+    path.write_bytes(shared_id("a", "b"))
+    counted.ingest(path)
+    (key,) = {hit.document_id for hit in counted.search("oven", 9, rerank=False).hits if hit.title == "b"}
+    counted.delete(key)
+    for window in ("b", "bc", "cba", "b"):
+        path.write_bytes(shared_id(*window))
+        counted.refresh()
+        assert not any(text == "b" or "The b" in text for text in texts(counted))
+    counted.ingest(path)
+    assert "The b is about the oven." in texts(counted)
+
+
+def test_what_has_neither_link_nor_date_stays_when_it_leaves_the_feed(tmp_path: Path, counted: Engine) -> None:
+    path = tmp_path / "feed.xml"
+    items = [f"<item><guid>status</guid><title>Status {number}</title></item>" for number in range(6)]
+    for chosen in ([0, 1, 2, 3, 4], [1, 2, 3, 4], [3, 4], [3], [0], [0, 3]):
+        window = "".join(items[number] for number in chosen)
+        path.write_text(f'<rss version="2.0"><channel>{window}</channel></rss>')
+        reports = (counted.refresh if len(chosen) < 5 else counted.ingest)(path)
+        assert reports.total("added") == (5 if len(chosen) == 5 else 0)
+        assert reports.total("updated") == 0
+        assert len(counted.search("status", 50, rerank=False).hits) == 5
+
+
 def test_a_folder_is_remembered_with_what_it_will_hold(tmp_path: Path, counted: Engine) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()

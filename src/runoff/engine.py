@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -349,7 +349,7 @@ class Engine:
         if loaded.unchanged and _remembered(source) in self.sources():
             return SourceReport(name, not_modified=True)
         with self._ingestor() as (ingestor, writer):
-            documents: Sequence[Document] = loaded.documents
+            documents = refreshing.placed(writer, loaded.documents, loaded.ids)
             if refresh:
                 documents = refreshing.admitted(writer, documents)
                 # A feed that only says when it was built has changed its bytes and none of its entries.

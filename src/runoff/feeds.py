@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -33,11 +33,19 @@ _MOST_TAGS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ParsedFeed:
-    """The documents of a feed in its own order, what was odd about it, and whether it has its end."""
+    """A feed.
+
+    Attributes:
+        documents: its entries, in its own order.
+        warnings: what was odd about it.
+        complete: whether it has its end.
+        ids: for each document's id all that the entry may have; see `identity.Settled`.
+    """
 
     documents: tuple[Document, ...]
     warnings: tuple[str, ...] = ()
     complete: bool = True
+    ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
 
 def parse(
@@ -109,10 +117,11 @@ def _finished(entries: Sequence[tuple[str, Document]], scope: str, warnings: lis
     short = [(entry_id, _shortened(document)) for entry_id, document in usable]
     if short != usable:
         warnings.append(f"an author of more than {_LONGEST_AUTHOR} characters, or more than {_MOST_TAGS} tags; cut")
-    documents = identity.settle([(identity.of_entry(key, document, scope), document) for key, document in short])
-    if len(documents) < len(usable):
-        warnings.append(f"{len(usable) - len(documents)} of {len(usable)} entries repeat another one; left out")
-    return ParsedFeed(documents, tuple(warnings))
+    settled = identity.settle([(identity.of_entry(key, document, scope), document) for key, document in short])
+    if len(settled) < len(usable):
+        warnings.append(f"{len(usable) - len(settled)} of {len(usable)} entries repeat another one; left out")
+    ids = {one.document.id: one.ids for one in settled}
+    return ParsedFeed(tuple(one.document for one in settled), tuple(warnings), ids=ids)
 
 
 def _shortened(document: Document) -> Document:

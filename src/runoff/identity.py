@@ -17,6 +17,10 @@ as well are one document when title and text are equal; else they are versions: 
 one with the greatest text hash) has the identity, and each of the others has the identity together with its text hash.
 So neither order nor repetition changes an id, and no text is lost.
 
+What shares an identity comes and goes as a feed moves on. So a store first looks whether it has the entry under an id
+that these rules would give among other neighbours, the closest first, and keeps that one (`Settled.ids`). Only where an
+entry stands alone under an id that was another's, with another link and text, is it taken for an edit of that one.
+
 A file is its absolute path, links resolved. A JSONL record is the id it states, whatever file it stands in; without an
 id, its url; without that, its title and text.
 """
@@ -24,9 +28,9 @@ id, its url; without that, its title and text.
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from . import text
@@ -34,6 +38,20 @@ from .documents import Document
 
 _UNIQUE_SCHEMES = frozenset(("http", "https", "tag", "urn", "doi", "hdl", "info", "ark", "at", "did"))
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """An entry of a feed with its id.
+
+    Attributes:
+        document: the entry, under the id that it has in this feed.
+        ids: this id and those that the same entry has where its feed holds others, the one that says most of it first.
+            Behind its own id stand those which another entry with another link may have as well.
+    """
+
+    document: Document
+    ids: tuple[str, ...]
 
 
 def digest(identity: str) -> str:
@@ -92,26 +110,33 @@ def of_entry(entry_id: str, document: Document, scope: str) -> str:
     return f"{address(scope)}\x00text {document.text_hash}"
 
 
-def settle(entries: Sequence[tuple[str, Document]]) -> tuple[Document, ...]:
-    """The documents of one feed with their ids, from identities and documents; repetitions are left out."""
-    links: dict[str, set[str]] = defaultdict(set)
+def settle(entries: Sequence[tuple[str, Document]]) -> tuple[Settled, ...]:
+    """The entries of one feed with their ids, from identities and documents; repetitions are left out."""
+    groups: dict[tuple[str, str], list[Document]] = defaultdict(list)
     for identity, document in entries:
-        links[identity].add(address(document.url or ""))
-    groups: dict[str, list[Document]] = defaultdict(list)
-    for identity, document in entries:
-        apart = len(links[identity]) > 1
-        groups[f"{identity}\x00link {address(document.url or '')}" if apart else identity].append(document)
-    return tuple(version for identity, group in groups.items() for version in _versions(identity, group))
+        groups[identity, address(document.url or "")].append(document)
+    links = Counter(identity for identity, _ in groups)
+    return tuple(
+        settled
+        for (identity, link), documents in groups.items()
+        for settled in _versions(identity, link, documents, apart=links[identity] > 1)
+    )
 
 
-def _versions(identity: str, documents: Sequence[Document]) -> Iterable[Document]:
+def _versions(identity: str, link: str, documents: Sequence[Document], *, apart: bool) -> Iterator[Settled]:
     by_text: dict[str, Document] = {}
     for document in documents:
         key = document.text_hash
         by_text[key] = max(by_text.get(key, document), document, key=_freshness)
     newest = max(by_text.values(), key=_freshness)
     for key, document in by_text.items():
-        yield replace(document, id=digest(identity if document is newest else f"{identity}\x00text {key}"))
+        ids = []
+        for name in (f"{identity}\x00link {link}", identity):
+            ids.append(digest(f"{name}\x00text {key}"))
+            if document is newest:
+                ids.append(digest(name))
+        own = ids[len(ids) // 2 - 1 if apart else -1]
+        yield Settled(replace(document, id=own), tuple(ids))
 
 
 def _freshness(document: Document) -> tuple[str, str, str, str, tuple[str, ...]]:

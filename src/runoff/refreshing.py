@@ -1,12 +1,41 @@
-"""Which documents of a source a refresh may store."""
+"""Under which ids the documents of a source are stored, and which of them a refresh may store."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from types import MappingProxyType
 
-from . import fetch
+from . import fetch, identity
 from .documents import Document
 from .writer import Writer
+
+
+def placed(
+    writer: Writer, documents: Sequence[Document], ids: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> list[Document]:
+    """The documents of a source under the ids that the store has them by, or had them by until they were removed.
+
+    Args:
+        writer: of the store.
+        documents: in their source's order.
+        ids: for the id of a document all that it may have; see `identity.Settled`.
+    """
+    writer.prepare(chain((document.id for document in documents), *ids.values()))
+    return [replace(document, id=_known(writer, document, ids.get(document.id, ()))) for document in documents]
+
+
+def _known(writer: Writer, document: Document, ids: Sequence[str]) -> str:
+    own = ids.index(document.id) + 1 if ids else 0
+    entries = ((key, writer.stored(key)) for key in ids[own:])
+    theirs = (key for key in ids[:own] if writer.holds(key) or key in writer.state.removed)
+    shared = (key for key, entry in entries if entry is not None and _link(entry.document) == _link(document))
+    return next(chain(theirs, shared), document.id)
+
+
+def _link(document: Document) -> str:
+    return identity.address(document.url or "")
 
 
 def admitted(writer: Writer, documents: Iterable[Document]) -> list[Document]:

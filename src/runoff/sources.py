@@ -9,9 +9,11 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from . import feeds, fetch, identity, languages, records, text
 from .documents import Document
@@ -27,7 +29,13 @@ _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|\Z)", re.DOTALL
 _FRONT_TITLE = re.compile(r"^title:[ \t]*(.*)$", re.MULTILINE)
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 
-Found = tuple[tuple[Document, ...], tuple[str, ...]]
+
+class Found(NamedTuple):
+    """What a reader makes of bytes: as in ``Loaded``."""
+
+    documents: tuple[Document, ...]
+    warnings: tuple[str, ...] = ()
+    ids: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,7 @@ class Loaded:
         warnings: what was odd about it.
         state: how it is now, for the next ``load``.
         unchanged: whether it is as ``known`` says, byte for byte or by its server's word.
+        ids: for the id of each entry of a feed all that it may have; see `identity.Settled`.
     """
 
     source: str
@@ -47,6 +56,7 @@ class Loaded:
     warnings: tuple[str, ...] = ()
     state: SourceState = field(default_factory=SourceState)
     unchanged: bool = False
+    ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
 
 def expand(source: str) -> list[str]:
@@ -115,7 +125,7 @@ def _load_address(url: str, settings: fetch.FetchSettings, known: SourceState) -
     feed = feeds.parse(data, name, content_type=fetched.content_type, base=fetched.final_url, halves=first)
     if not feed.complete:  # asked again without conditions: the server may not know that something was lost
         state = SourceState(state.digest)
-    return Loaded(url, feed.documents, (*warnings, *feed.warnings), state)
+    return Loaded(url, feed.documents, (*warnings, *feed.warnings), state, ids=feed.ids)
 
 
 def _load_file(source: str, known: SourceState) -> Loaded:
@@ -126,8 +136,8 @@ def _load_file(source: str, known: SourceState) -> Loaded:
         return Loaded(source, (), state=state, unchanged=True)
     name = text.clean(str(path.resolve()))
     data, warnings = _unpacked(data, name, MAX_BYTES)
-    documents, more = _reader(path.name, data)(data, name)
-    return Loaded(source, documents, (*warnings, *more), state)
+    found = _reader(path.name, data)(data, name)
+    return Loaded(source, found.documents, (*warnings, *found.warnings), state, ids=found.ids)
 
 
 def _digest(data: bytes) -> str:
@@ -150,25 +160,25 @@ def _reader(name: str, data: bytes) -> Reader:
 
 def _read_feed(data: bytes, name: str) -> Found:
     feed = feeds.parse(data, name)
-    return feed.documents, feed.warnings
+    return Found(feed.documents, feed.warnings, feed.ids)
 
 
 def _read_records(data: bytes, name: str) -> Found:
     lines, warnings = _decoded(data, name)
     documents, more = records.parse(lines, name)
-    return documents, (*warnings, *more)
+    return Found(documents, (*warnings, *more))
 
 
 def _read_plain(data: bytes, name: str) -> Found:
     decoded, warnings = _decoded(data, name)
-    return _document(name, text.Page("", text.from_plain(decoded))), warnings
+    return Found(_document(name, text.Page("", text.from_plain(decoded))), warnings)
 
 
 def _read_html(data: bytes, name: str) -> Found:
     match = _META_CHARSET.search(data[:4096])
     charset = (match[1] or match[2]).decode("ascii", "ignore") if match else None
     decoded, warnings = _decoded(data, name, charset)
-    return _document(name, text.page(decoded)), warnings
+    return Found(_document(name, text.page(decoded)), warnings)
 
 
 def _read_markdown(data: bytes, name: str) -> Found:
@@ -180,7 +190,7 @@ def _read_markdown(data: bytes, name: str) -> Found:
     page = text.page(markup)
     if title and title != page.title:
         page = text.Page(title, text.from_html(markup))  # the heading stays, since it is not the title
-    return _document(name, page), warnings
+    return Found(_document(name, page), warnings)
 
 
 def _without_front_matter(markdown: str) -> tuple[str, str]:
