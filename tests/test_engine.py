@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -206,6 +207,33 @@ def test_a_prompt_names_the_setting_that_is_out_of_range(engine: Engine) -> None
 def test_only_documents_can_be_added(engine: Engine) -> None:
     with pytest.raises(DocumentError, match="item 0: got dict"):
         engine.add([{"title": "x"}])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"id": "short"}, "id: got 'short'; expected 16 hexadecimal digits"),
+        ({"id": "a" * 17}, "expected 16 hexadecimal"),
+        ({"id": "é" * 16}, "expected 16 hexadecimal"),
+        ({"id": None}, "id: got None"),
+        ({"title": None}, "title: got NoneType; expected a text"),
+        ({"body": b"x"}, "body: got bytes"),
+        ({"url": 5}, "url: got int"),
+        ({"tags": "fx"}, "tags: expected a tuple of texts"),
+        ({"tags": ("fx", 5)}, "tags: expected"),
+        ({"published": 5}, "published: got int"),
+        ({"published": "2026-03-02"}, "published: got '2026-03-02'; expected UTC"),
+        ({"published": "2026-03-02T10:00:00+01:00"}, "expected UTC"),
+        ({"published": "2026-02-30T10:00:00Z"}, "expected UTC"),
+        ({"author": "\ud83d"}, "half of a surrogate pair"),
+        ({"fields": {"x": "\ud83d"}}, "half of a surrogate pair"),
+    ],
+)
+def test_a_document_that_could_not_be_found_again_is_refused(engine: Engine, wrong: dict[str, Any], said: str) -> None:
+    sound = Document("a" * 16, "Fares", "Fares rise in June.", published="2026-03-02T10:00:00Z", tags=("fx",))
+    with pytest.raises(DocumentError, match="item 1: .*" + re.escape(said)):
+        engine.add([sound, replace(sound, **wrong)])
+    assert not engine.folder.exists()
 
 
 def test_any_encoder_of_the_protocol_fits(tmp_path: Path, stages: ModelStages, articles: Path) -> None:

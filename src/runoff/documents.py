@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
+from . import dates
 from .errors import DocumentError
 
 Kind = Literal["headline", "body"]
@@ -23,6 +26,7 @@ LONGEST_FIELD_NAME = 64
 LONGEST_FIELD_TEXT = 1000
 MOST_FIELD_ITEMS = 100
 LARGEST_WHOLE = 2**63 - 2
+_ID = re.compile("[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,25 @@ class Document:
     def text_hash(self) -> str:
         """SHA-256 (hexadecimal) of title and body: equal hashes need no new embedding."""
         return hashlib.sha256(f"{self.title}\x00{self.body}".encode()).hexdigest()
+
+
+def document_problem(document: Document) -> str | None:
+    """Why a document that a caller made cannot be stored, or None where it can: what came and what was expected."""
+    if not (isinstance(document.id, str) and _ID.fullmatch(document.id)):
+        return f"id: got {document.id!r:.80}; expected 16 hexadecimal digits, such as runoff.identity.digest gives"
+    for name in ("title", "body", "source", "url", "author", "language", "published"):
+        value = getattr(document, name)
+        if not isinstance(value, str) and (value is not None or name in ("title", "body", "source")):
+            return f"{name}: got {type(value).__name__}; expected a text"
+    if isinstance(document.tags, str) or not all(isinstance(tag, str) for tag in document.tags):
+        return "tags: expected a tuple of texts"
+    if document.published is not None and dates.utc(document.published) != document.published:
+        return f"published: got {document.published!r:.80}; expected UTC as in 2026-01-31T10:00:00Z"
+    try:
+        json.dumps(document.to_record(), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        return f"got half of a surrogate pair ({error.reason}); expected texts that UTF-8 can hold"
+    return None
 
 
 def is_field_name(name: object) -> bool:

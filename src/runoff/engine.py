@@ -18,7 +18,7 @@ from .candidates import Mode
 from .chunking import ChunkSettings
 from .conditions import Condition
 from .deadlines import check_deadline
-from .documents import Document
+from .documents import Document, document_problem
 from .errors import DocumentError, SourceError, StoreMissingError
 from .ingest import Ingestor
 from .lru import CacheStats
@@ -146,13 +146,15 @@ class Engine:
         """Store documents that the caller made.
 
         Raises:
-            DocumentError: an item is not a ``Document``.
+            DocumentError: an item is not a ``Document``, or not as its attributes are described.
             StoreError: the store cannot be written.
         """
         checked = list(documents)
         for position, document in enumerate(checked):
             if not isinstance(document, Document):
                 raise DocumentError(f"item {position}: got {type(document).__name__}; expected runoff.Document")
+            if problem := document_problem(document):
+                raise DocumentError(f"item {position}: {problem}")
         with self._ingestor() as (ingestor, writer):
             counts = ingestor.store(writer, checked)
             writer.bar(restored=[document.id for document in checked])
