@@ -8,6 +8,12 @@ from email.utils import parsedate_to_datetime
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _TIME = r"(?P<hour>\d\d?):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:[.,]\d+)?)?"
+# Names of one meaning in use beside those of RFC 822, in minutes east of UTC.
+_ZONES = {
+    "WET": 0, "WEST": 60, "BST": 60, "CET": 60, "MEZ": 60, "CEST": 120, "MESZ": 120, "EET": 120, "SAST": 120,
+    "EEST": 180, "MSK": 180, "HKT": 480, "SGT": 480, "AWST": 480, "JST": 540, "KST": 540, "ACST": 570, "AEST": 600,
+    "ACDT": 630, "AEDT": 660, "NZST": 720, "NZDT": 780, "AKST": -540, "AKDT": -480, "HST": -600,
+}  # fmt: skip
 _WEEKDAY = r"(?:[A-Za-z]{3,9}\.?(?:,\s*|\s+))?"
 _MONTH = r"(?P<month>[A-Za-z]{3})[a-z]{0,6}\.?"
 _FORMS = tuple(
@@ -27,6 +33,7 @@ def utc(text: str) -> str | None:
     """An ISO 8601, RFC 822 or ``asctime`` date as ``YYYY-MM-DDTHH:MM:SSZ``, or None.
 
     A date without a time is taken at midnight, a time without a known zone as UTC, a leap second as the one before it.
+    A time before or after noon (am, pm) is none of these forms, and no date.
     """
     text = text.strip()[:100]
     match = next(filter(None, (form.fullmatch(text) for form in _FORMS)), None)
@@ -71,4 +78,8 @@ def _offset(zone: str) -> timedelta:
     if match := re.fullmatch(r"([+-])(\d\d?)(\d\d)?", zone):
         east = timedelta(hours=_below(24, match[2]), minutes=_below(60, match[3]))
         return east if match[1] == "+" else -east
+    if zone in _ZONES:
+        return timedelta(minutes=_ZONES[zone])
+    if zone in ("AM", "PM", "A.M.", "P.M."):
+        raise ValueError(f"got {zone}; expected a zone")
     return parsedate_to_datetime(f"1 Jan 2000 00:00:00 {zone or 'GMT'}").utcoffset() or timedelta()
