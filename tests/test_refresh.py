@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from loopback import Handler, Server, serving
-from runoff import ingest
+from runoff import feeds, ingest
 from runoff.documents import Document
 from runoff.engine import Engine
 from runoff.results import SourceReport
@@ -251,6 +251,13 @@ def test_entries_of_one_guid_keep_their_ids_as_others_come_and_go(
     assert counted.refresh().total("updated") == 1
     kept = {f"The {name} is about the oven." for name in seen if name != last}
     assert {text for text in texts(counted) if "is about" in text} == kept | {f"The {last} edited is about the oven."}
+
+
+def test_entries_that_a_caller_adds_keep_their_ids_too(counted: Engine) -> None:
+    for window in ("ab", "b", "cb"):
+        feed = feeds.parse(shared_id(*window), "https://a.example/feed")
+        counted.add(feed.documents, ids=feed.ids)
+    assert counted.store.current().snapshot.document_count == 3
 
 
 def test_an_entry_that_was_removed_does_not_come_back_under_another_id(tmp_path: Path, counted: Engine) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -142,8 +142,12 @@ class Engine:
         reports = [report for name in source for report in self._read_source(os.fspath(name), progress)]
         return IngestReport(tuple(reports), time.perf_counter() - started)
 
-    def add(self, documents: Iterable[Document]) -> SourceReport:
+    def add(self, documents: Iterable[Document], *, ids: Mapping[str, Sequence[str]] | None = None) -> SourceReport:
         """Store documents that the caller made.
+
+        Args:
+            documents: of equal ids the last one counts.
+            ids: for the id of a document all that it may have, where a feed gave them; see ``identity.Settled``.
 
         Raises:
             DocumentError: an item is not a ``Document``, or not as its attributes are described.
@@ -156,8 +160,9 @@ class Engine:
             if problem := document_problem(document):
                 raise DocumentError(f"item {position}: {problem}")
         with self._ingestor() as (ingestor, writer):
-            counts = ingestor.store(writer, checked)
-            writer.bar(restored=[document.id for document in checked])
+            placed = refreshing.placed(writer, checked, ids or {})
+            counts = ingestor.store(writer, placed)
+            writer.bar(restored=[document.id for document in placed])
             writer.commit()
         return SourceReport("", **asdict(counts))
 

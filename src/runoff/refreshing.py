@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from types import MappingProxyType
 
 from . import fetch, identity
 from .documents import Document
 from .writer import Writer
 
 
-def placed(
-    writer: Writer, documents: Sequence[Document], ids: Mapping[str, Sequence[str]] = MappingProxyType({})
-) -> list[Document]:
+def placed(writer: Writer, documents: Sequence[Document], ids: Mapping[str, Sequence[str]]) -> list[Document]:
     """The documents of a source under the ids that the store has them by, or had them by until they were removed.
 
     Args:

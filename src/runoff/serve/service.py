@@ -137,7 +137,7 @@ class Service:
             except SourceError as error:
                 reports.append(_report(SourceReport(url, error=str(error)), ""))
                 continue
-            report = self.engine.add(loaded.documents)
+            report = self.engine.add(loaded.documents, ids=loaded.ids)
             reports.append({**_report(report, ""), "source": url, "warnings": list(loaded.warnings)})
         return reports
 
