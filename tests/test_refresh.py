@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from loopback import Handler, Server, serving
+from runoff import engine as engine_module
 from runoff import feeds, ingest
 from runoff.documents import Document
 from runoff.engine import Engine
@@ -296,6 +297,29 @@ def test_a_folder_is_remembered_with_what_it_will_hold(tmp_path: Path, counted: 
     reports = {Path(report.source).name: report for report in counted.refresh().sources}
     assert reports["a.txt"].not_modified
     assert reports["b.txt"].added == 1
+
+
+def test_the_files_of_a_folder_are_stored_by_few_commits(
+    tmp_path: Path, counted: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for number in range(30):
+        (folder / f"{number:02}.txt").write_text(f"Note {number} is about the oven.")
+    (folder / "07.txt").write_bytes(bytes(100))
+    report = counted.ingest(folder)
+    assert [Path(one.source).name for one in report.sources] == [f"{number:02}.txt" for number in range(30)]
+    assert [Path(one.source).name for one in report.failed] == ["07.txt"]
+    assert [one.added for one in report.sources] == [number != 7 for number in range(30)]
+    assert counted.store.current().number == 2
+    monkeypatch.setattr(engine_module, "_BATCH_CHARACTERS", 50)
+    for number in (3, 4, 5, 20):
+        (folder / f"{number:02}.txt").write_text(f"Note {number} is about the clock.")
+    report = counted.refresh()
+    assert [one.updated for one in report.sources] == [number in (3, 4, 5, 20) for number in range(30)]
+    assert counted.store.current().number == 4
+    assert counted.refresh().total("embedded") == 0
+    assert counted.store.current().number == 4
 
 
 def test_a_source_that_fails_is_reported_and_the_others_go_on(tmp_path: Path, counted: Engine) -> None:

@@ -27,6 +27,7 @@ from .ranking import DEFAULT_BLEND
 from .reranker import EXACT, check_count, check_query
 from .results import IngestReport, SearchResult, SourceReport
 from .searching import DEFAULT_CANDIDATES, DEFAULT_TOP, SearchSettings, condition_of
+from .sources import Loaded
 from .stages import ModelStages, Stages, chunk_identity, index_identity
 from .store import Store
 from .writer import Writer
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = ".runoff"
 DEFAULT_MAX_TOKENS = 6000
+
+# Files of a folder are committed together up to about so many characters, a few seconds of embedding.
+_BATCH_CHARACTERS = 500_000
 
 SourceProgress = Callable[[str, int, int], None]
 
@@ -343,31 +347,65 @@ class Engine:
         except SourceError as error:
             yield SourceReport(source, error=str(error))
             return
+        read: list[SourceReport | Loaded] = []
+        size = 0
         for name in names:
-            yield self._read_one(name, source, progress, refresh)
+            read.append(self._load(name, source, refresh))
+            size += _characters(read[-1])
+            if size >= _BATCH_CHARACTERS:
+                yield from self._store_read(read, source, progress, refresh)
+                read, size = [], 0
+        yield from self._store_read(read, source, progress, refresh)
 
-    def _read_one(self, name: str, source: str, progress: SourceProgress | None, refresh: bool) -> SourceReport:
-        key = _remembered(name)
-        known = self.store.current().state.files.get(key) if refresh else None
+    def _load(self, name: str, source: str, refresh: bool) -> SourceReport | Loaded:
+        """What one file or address of a source holds, or its report where there is nothing to store."""
+        known = self.store.current().state.files.get(_remembered(name)) if refresh else None
         try:
             loaded = sources.load(name, known=known)
         except (SourceError, DocumentError) as error:
             return SourceReport(name, error=str(error))
         if loaded.unchanged and _remembered(source) in self.sources():
             return SourceReport(name, not_modified=True)
+        return loaded
+
+    def _store_read(
+        self, read: Sequence[SourceReport | Loaded], source: str, progress: SourceProgress | None, refresh: bool
+    ) -> Iterator[SourceReport]:
+        """Store what was read in one commit, since a folder of small files would be mostly waits for the disk."""
+        if not any(isinstance(one, Loaded) for one in read):
+            yield from (one for one in read if isinstance(one, SourceReport))
+            return
         with self._ingestor() as (ingestor, writer):
-            documents = refreshing.placed(writer, loaded.documents, loaded.ids)
-            if refresh:
-                documents = refreshing.admitted(writer, documents)
-                # A feed that only says when it was built has changed its bytes and none of its entries.
-                if key in writer.state.files and all(map(writer.unchanged, documents)):
-                    return SourceReport(name, unchanged=len(documents), warnings=loaded.warnings)
-            advance = partial(progress, name) if progress is not None else None
-            counts = ingestor.store(writer, documents, advance)
-            writer.remember(key, loaded.state, source=_remembered(source))
-            writer.bar(restored=[] if refresh else [document.id for document in documents])
-            writer.commit()
-        return SourceReport(name, **asdict(counts), warnings=loaded.warnings)
+            reports = [
+                one if isinstance(one, SourceReport) else _stage(ingestor, writer, one, source, progress, refresh)
+                for one in read
+            ]
+            if writer.staged or not refresh:
+                writer.commit()
+        yield from reports
+
+
+def _stage(
+    ingestor: Ingestor, writer: Writer, loaded: Loaded, source: str, progress: SourceProgress | None, refresh: bool
+) -> SourceReport:
+    """Stage what is new or changed of one file or address, and how it is now."""
+    name, key = loaded.source, _remembered(loaded.source)
+    documents = refreshing.placed(writer, loaded.documents, loaded.ids)
+    if refresh:
+        documents = refreshing.admitted(writer, documents)
+        # A feed that only says when it was built has changed its bytes and none of its entries.
+        if key in writer.state.files and all(map(writer.unchanged, documents)):
+            return SourceReport(name, unchanged=len(documents), warnings=loaded.warnings)
+    advance = partial(progress, name) if progress is not None else None
+    counts = ingestor.store(writer, documents, advance)
+    writer.remember(key, loaded.state, source=_remembered(source))
+    writer.bar(restored=[] if refresh else [document.id for document in documents])
+    return SourceReport(name, **asdict(counts), warnings=loaded.warnings)
+
+
+def _characters(read: SourceReport | Loaded) -> int:
+    documents = read.documents if isinstance(read, Loaded) else ()
+    return sum(len(document.title) + len(document.body) for document in documents)
 
 
 def _remembered(source: str) -> str:

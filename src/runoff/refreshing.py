@@ -44,14 +44,14 @@ def admitted(writer: Writer, documents: Iterable[Document]) -> list[Document]:
     """
     found = [document for document in documents if document.id not in writer.state.removed]
     writer.prepare(document.id for document in found)
-    owners = {fetch.redacted(name) for name in writer.state.files}
-    return [document for document in found if not _belongs_elsewhere(writer, document, owners)]
+    others = {document.id: owner for document in found if (owner := _other_source(writer, document)) is not None}
+    owners = {fetch.redacted(name) for name in writer.state.files} if others else set()
+    return [document for document in found if others.get(document.id) not in owners]
 
 
-def _belongs_elsewhere(writer: Writer, document: Document, owners: set[str]) -> bool:
-    if writer.unchanged(document):
-        return False
-    entry = writer.stored(document.id)
-    if entry is None or entry.document.source == document.source or entry.document.source not in owners:
-        return False
-    return (document.published or "") <= (entry.document.published or "")
+def _other_source(writer: Writer, document: Document) -> str | None:
+    """Whose document this is, if it has another source and is not older."""
+    entry = None if writer.unchanged(document) else writer.stored(document.id)
+    if entry is None or entry.document.source == document.source:
+        return None
+    return entry.document.source if (document.published or "") <= (entry.document.published or "") else None

@@ -142,6 +142,11 @@ class Writer:
         """Stage which documents a refresh must not bring back, and which it may again."""
         self.state = replace(self.state, removed=self.state.removed.union(removed).difference(restored))
 
+    @property
+    def staged(self) -> bool:
+        """Whether anything is staged."""
+        return bool(self._staged or self._deleted) or self.state != self._stored_state
+
     def commit(self, *, index: bool = True) -> bool:
         """Make what was staged the newest generation, durably; False when there was nothing to do.
 
@@ -154,8 +159,7 @@ class Writer:
         """
         manifest = self._snapshot.manifest
         plan = vector_index.plan_graph(manifest.graphs, len(self._snapshot.passages)) if index else None
-        staged = self._staged or self._deleted or self.state != self._stored_state
-        if not staged and plan is None:
+        if not self.staged and plan is None:
             return False
         self._write(lambda: self._next(index))
         return True
