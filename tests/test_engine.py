@@ -27,6 +27,7 @@ from runoff.errors import (
     StoreMismatchError,
     StoreMissingError,
 )
+from runoff.fusion import ReciprocalRank, Seats
 from runoff.results import SearchResult
 from runoff.stages import ModelStages
 
@@ -261,6 +262,20 @@ def test_any_encoder_of_the_protocol_fits(tmp_path: Path, stages: ModelStages, a
 def test_a_filter_that_is_neither_text_nor_condition_is_refused(engine: Engine, where: Any) -> None:
     with pytest.raises(FilterError, match=f"where: got {type(where).__name__}; expected a text, or a condition"):
         engine.search("payouts", where=where)
+
+
+def test_a_search_may_choose_its_fusion(engine: Engine, articles: Path) -> None:
+    engine.ingest(articles)
+    lists = {"dense": Seats(0.0), "lexical": Seats(1.0)}
+    for mode, fusion in lists.items():
+        alone = engine.search(QUESTION, 3, 3, rerank=False, mode=mode)  # type: ignore[arg-type]
+        assert titles(engine.search(QUESTION, 3, 3, rerank=False, fusion=fusion)) == titles(alone)
+    for hit in engine.search(QUESTION, 10, rerank=False, fusion=ReciprocalRank(0.5)).hits:
+        places = ((hit.first_stage.dense, 1.0), (hit.first_stage.lexical, 0.5))
+        expected = sum(weight / (60 + place.rank) for place, weight in places if place)
+        assert hit.first_stage.score == pytest.approx(expected)
+    with pytest.raises(QueryError, match="fusion: got 'rrf'; expected ReciprocalRank, Convex or Seats"):
+        engine.search(QUESTION, fusion="rrf")  # type: ignore[arg-type]
 
 
 def test_each_mode_says_which_list_found_a_hit_and_where(engine: Engine, articles: Path) -> None:

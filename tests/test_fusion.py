@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runoff.errors import QueryError
 from runoff.fusion import Convex, Fusion, Ranked, ReciprocalRank, Seats, union
 
 
@@ -82,3 +83,15 @@ def test_rank_and_score_of_rows_that_a_list_has_and_has_not() -> None:
     assert DENSE.rank_of(wanted).tolist() == [2, 0, 1]
     np.testing.assert_allclose(DENSE.score_of(wanted), [0.8, 0.0, 0.9])
     assert ranked().rank_of(wanted).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("fusion", [Convex, ReciprocalRank, Seats])
+@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), "1", True, None])
+def test_a_weight_out_of_range_is_refused(fusion: type, value: object) -> None:
+    with pytest.raises(QueryError, match=r"lexical_(weight|seats): got .*; expected a number"):
+        fusion(value)
+
+
+def test_there_are_no_more_seats_than_places() -> None:
+    with pytest.raises(QueryError, match=r"lexical_seats: got 1\.5; expected a number 0 to 1"):
+        Seats(1.5)

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from . import identity, manifest, models, prompt, refreshing, searching, sources
 from .caching import DEFAULT_BYTES, Caches
-from .candidates import Mode
+from .candidates import DEFAULT_FUSION, Mode
 from .chunking import ChunkSettings
 from .conditions import Condition
 from .deadlines import check_deadline
 from .documents import Document, document_problem
 from .errors import DocumentError, SourceError, StoreMissingError
+from .fusion import Fusion
 from .ingest import Ingestor
 from .lru import CacheStats
 from .prompt import Prompt, PromptPassage
@@ -244,6 +245,7 @@ class Engine:
         effort: str = EXACT,
         deadline_ms: float | None = None,
         min_score: float | None = None,
+        fusion: Fusion = DEFAULT_FUSION,
         arrived: float | None = None,
     ) -> SearchResult:
         """The chunks that answer a query best.
@@ -265,6 +267,8 @@ class Engine:
                 docs/deadlines.md.
             min_score: least probability of relevance, 0..1, of a hit; None returns ``top_n`` hits whatever they are
                 worth. See docs/exits.md.
+            fusion: how the lists of a hybrid search become one: ``Convex``, ``ReciprocalRank`` or ``Seats`` of
+                ``runoff.fusion``; docs/decisions/fusion.md compares them.
             arrived: when the query came, by ``time.perf_counter``, where it has waited since; None is now.
 
         Raises:
@@ -276,7 +280,7 @@ class Engine:
         check_query(query)
         target = self.target_ms if deadline_ms is None else deadline_ms
         settings = SearchSettings(
-            top_n, candidates, rerank, mode, condition_of(where), blend, effort, target, min_score
+            top_n, candidates, rerank, mode, condition_of(where), blend, effort, target, min_score, fusion
         )
         generation = self.store.current()
         key = self.caches.result_key(self.stages, generation, query, settings)

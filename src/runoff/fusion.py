@@ -6,12 +6,15 @@ A row that stands in both lists appears once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .errors import QueryError
 
 Rows = NDArray[np.int64]
 Scores = NDArray[np.float32]
@@ -66,9 +69,15 @@ class ReciprocalRank:
 
     Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet and individual rank learning methods",
     SIGIR 2009, with a weight for the lexical list; the dense one weighs 1.
+
+    Raises:
+        QueryError: the weight is no finite number of at least 0.
     """
 
     lexical_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_number("lexical_weight", self.lexical_weight)
 
     def __call__(self, dense: Ranked, lexical: Ranked, similarities: Scores, count: int) -> Ranked:
         """The first ``count`` rows."""
@@ -83,9 +92,15 @@ class Convex:
 
     A linear combination of normalised scores: Bruch, Gai and Ingber, "An analysis of fusion functions for hybrid
     retrieval", ACM TOIS 42(1), 2023.
+
+    Raises:
+        QueryError: the weight is no finite number of at least 0.
     """
 
     lexical_weight: float
+
+    def __post_init__(self) -> None:
+        _check_number("lexical_weight", self.lexical_weight)
 
     def __call__(self, dense: Ranked, lexical: Ranked, similarities: Scores, count: int) -> Ranked:
         """The first ``count`` rows."""
@@ -99,10 +114,17 @@ class Convex:
 class Seats:
     """The dense list in its order, but for the last places, which go to the best of the lexical list not yet seated.
 
-    The score is the cosine similarity. Places that one list cannot fill go to the other.
+    ``lexical_seats`` is the share of the places that are the lexical list's, 0..1. The score is the cosine similarity.
+    Places that one list cannot fill go to the other.
+
+    Raises:
+        QueryError: the share is out of range.
     """
 
     lexical_seats: float
+
+    def __post_init__(self) -> None:
+        _check_number("lexical_seats", self.lexical_seats, most=1)
 
     def __call__(self, dense: Ranked, lexical: Ranked, similarities: Scores, count: int) -> Ranked:
         """The first ``count`` rows."""
@@ -113,6 +135,19 @@ class Seats:
         rows = np.concatenate([seated, others[: max(seats, count - len(dense.rows))]])
         rows = np.concatenate([rows, rest[~np.isin(rest, rows)]])[:count]
         return Ranked(rows, similarities[_places(union(dense, lexical), rows)])
+
+
+def check_fusion(fusion: object) -> None:
+    """Raises: QueryError: it is none of the fusions of this module."""
+    if not isinstance(fusion, ReciprocalRank | Convex | Seats):
+        raise QueryError(f"fusion: got {fusion!r:.80}; expected ReciprocalRank, Convex or Seats of runoff.fusion")
+
+
+def _check_number(name: str, value: float, most: float = math.inf) -> None:
+    sound = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most and value < math.inf
+    if not sound:
+        bound = "of at least 0" if most == math.inf else f"0 to {most:g}"
+        raise QueryError(f"{name}: got {value!r}; expected a number {bound}")
 
 
 def best(rows: Rows, scores: Scores, count: int) -> Ranked:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .calibration import Calibration
-from .candidates import Mode, check_mode, find
+from .candidates import DEFAULT_FUSION, Mode, check_mode, find
 from .conditions import Condition
 from .deadlines import Deadline, Report, check_deadline
 from .errors import FilterError, QueryError
+from .fusion import Fusion, check_fusion
 from .ranking import DEFAULT_BLEND, check_blend, hits
 from .reranker import EXACT, check_count, check_effort
 from .results import SearchResult, Timings
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         effort: str
         deadline_ms: float | None
         min_score: float | None
+        fusion: Fusion
 
 
 DEFAULT_TOP = 5
@@ -60,6 +62,7 @@ class SearchSettings:
     effort: str = EXACT
     deadline_ms: float | None = None
     min_score: float | None = None
+    fusion: Fusion = DEFAULT_FUSION
 
     def __post_init__(self) -> None:
         check_count("top_n", self.top_n)
@@ -69,6 +72,7 @@ class SearchSettings:
         check_effort(self.effort)
         check_deadline("deadline_ms", self.deadline_ms)
         _check_min_score(self.min_score, self.rerank)
+        check_fusion(self.fusion)
 
 
 def condition_of(where: str | Condition | None) -> Condition | None:
@@ -113,7 +117,7 @@ def search(
     chosen = generation.chosen(settings.where) if settings.where is not None else None
     allowed = None if chosen is None else generation.snapshot.passages_of(chosen)
     count = max(settings.candidates, settings.top_n)
-    found = find(generation, query, vector, count, mode=settings.mode, allowed=allowed)
+    found = find(generation, query, vector, count, mode=settings.mode, allowed=allowed, fusion=settings.fusion)
     laps.end("retrieve")
     scores, planned = None, None
     if scorer:
