@@ -287,6 +287,21 @@ def test_what_has_neither_link_nor_date_stays_when_it_leaves_the_feed(tmp_path: 
         assert len(counted.search("status", 50, rerank=False).hits) == 5
 
 
+def test_what_a_forgotten_source_brought_is_free_for_others(tmp_path: Path, counted: Engine) -> None:
+    folder, other = tmp_path / "feeds", tmp_path / "other.xml"
+    folder.mkdir()
+    (folder / "one.xml").write_bytes(feed(OVEN))
+    other.write_bytes(feed(OVEN, CLOCK))
+    counted.ingest(other, folder / "one.xml", folder)
+    counted.forget(folder)  # one.xml is still refreshed by its own name
+    for edited, updated in (("The oven is cold.", 0), ("The oven is warm.", 1)):
+        other.write_bytes(feed(("oven", "The oven", edited), CLOCK))
+        assert one(counted, other).updated == updated
+        counted.forget(folder / "one.xml")
+    assert "The oven is warm." in texts(counted)
+    assert [Path(name).name for name in counted.store.current().state.files] == ["other.xml"]
+
+
 def test_a_folder_is_remembered_with_what_it_will_hold(tmp_path: Path, counted: Engine) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()

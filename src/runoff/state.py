@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
+
+from .identity import is_web
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,16 @@ class State:
     files: Mapping[str, SourceState] = field(default_factory=lambda: MappingProxyType({}))
     removed: frozenset[str] = frozenset()
 
+    def without(self, source: str) -> State:
+        """The state without a source, and without what was read for it alone."""
+        sources = tuple(name for name in self.sources if name != source)
+        files = {
+            name: state
+            for name, state in self.files.items()
+            if not _covers(source, name) or any(_covers(other, name) for other in sources)
+        }
+        return replace(self, sources=sources, files=files)
+
     def to_bytes(self) -> bytes:
         """The state as the store keeps it: JSON in UTF-8, equal bytes for equal states."""
         files = {name: {k: v for k, v in asdict(state).items() if v is not None} for name, state in self.files.items()}
@@ -51,3 +63,8 @@ class State:
         content = json.loads(data.decode("utf-8", "surrogatepass"))
         files = {name: SourceState(**state) for name, state in content["files"].items()}
         return cls(tuple(content["sources"]), files, frozenset(content["removed"]))
+
+
+def _covers(source: str, name: str) -> bool:
+    """Whether a feed or document is a source, or lies in the folder that it is."""
+    return name == source or (not is_web(source) and name.startswith(f"{source.rstrip('/')}/"))

@@ -135,7 +135,7 @@ class Writer:
         """Stage that a source is not refreshed any more; its documents stay. False when it was not remembered."""
         if source not in self.state.sources:
             return False
-        self.state = replace(self.state, sources=tuple(name for name in self.state.sources if name != source))
+        self.state = self.state.without(source)
         return True
 
     def bar(self, *, removed: Iterable[str] = (), restored: Iterable[str] = ()) -> None:
