@@ -197,8 +197,12 @@ def test_what_was_deleted_stays_deleted_until_its_source_is_ingested_by_name(
     assert one(reopened).updated == 1
 
 
-def test_two_feeds_with_versions_of_one_entry_do_not_take_turns(tmp_path: Path, counted: Engine) -> None:
-    long, short = tmp_path / "long.xml", tmp_path / "short.xml"
+@pytest.mark.parametrize("linked", [False, True], ids=["plain paths", "through a link"])
+def test_two_feeds_with_versions_of_one_entry_do_not_take_turns(tmp_path: Path, counted: Engine, linked: bool) -> None:
+    (tmp_path / "feeds").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "feeds")
+    folder = tmp_path / ("link" if linked else "feeds")
+    long, short = folder / "long.xml", folder / "short.xml"
     built = iter(range(100))
     summary = ("oven", "The oven", "The oven is warm.")
 

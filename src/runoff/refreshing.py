@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from . import fetch, identity
+from . import identity, sources
 from .documents import Document
 from .writer import Writer
 
@@ -45,7 +45,7 @@ def admitted(writer: Writer, documents: Iterable[Document]) -> list[Document]:
     found = [document for document in documents if document.id not in writer.state.removed]
     writer.prepare(document.id for document in found)
     others = {document.id: owner for document in found if (owner := _other_source(writer, document)) is not None}
-    owners = {fetch.redacted(name) for name in writer.state.files} if others else set()
+    owners = set(map(sources.stated, writer.state.files)) if others else set()
     return [document for document in found if others.get(document.id) not in owners]
 
 

@@ -102,6 +102,11 @@ def load(source: str, settings: fetch.FetchSettings = fetch.DEFAULT, known: Sour
     return _load_file(source, known)
 
 
+def stated(source: str) -> str:
+    """The source as its documents name it: an address without credentials, a whole path with links resolved."""
+    return fetch.redacted(source) if identity.is_web(source) else text.clean(os.path.realpath(source))
+
+
 def _walk(folder: str) -> Iterator[str]:
     unlisted: list[str] = []
     for parent, folders, names in os.walk(folder, onerror=lambda error: unlisted.append(str(error.filename))):
@@ -119,7 +124,7 @@ def _load_address(url: str, settings: fetch.FetchSettings, known: SourceState) -
     state = SourceState(_digest(fetched.body), fetched.etag, fetched.last_modified)
     if state.digest == known.digest:
         return Loaded(url, (), state=state, unchanged=True)
-    name = fetch.redacted(url)
+    name = stated(url)
     data, warnings = _unpacked(fetched.body, name, settings.max_bytes)
     first = known.digest is None
     feed = feeds.parse(data, name, content_type=fetched.content_type, base=fetched.final_url, halves=first)
@@ -134,7 +139,7 @@ def _load_file(source: str, known: SourceState) -> Loaded:
     state = SourceState(_digest(data))
     if state.digest == known.digest:
         return Loaded(source, (), state=state, unchanged=True)
-    name = text.clean(str(path.resolve()))
+    name = stated(source)
     data, warnings = _unpacked(data, name, MAX_BYTES)
     found = _reader(path.name, data)(data, name)
     return Loaded(source, found.documents, (*warnings, *found.warnings), state, ids=found.ids)
