@@ -1,7 +1,7 @@
 """What to spend a budget of milliseconds on: how much of each candidate is read, and how many are read.
 
 A window of 128 tokens ranks as well as the whole chunk for two thirds of the work, and the first few of twenty do
-nearly as well as all; windows so narrow that twenty fit where time is short rank worse than the first stage's order does
+nearly as well as all; windows so narrow that twenty fit where time is short rank worse than the first stage does
 (the study is in docs/deadlines.md). So windows narrow to 128 first; then candidates are left out, the last of the first
 stage first.
 """
