@@ -364,6 +364,22 @@ def test_bodies_over_the_cap_are_refused_however_they_come(server: Running, clie
     problem(client.post("/search", content=b"a", headers={**headers, "content-encoding": "br"}), 415)
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_client_that_is_still_sending_gets_the_refusal(server: Running, chunked: bool) -> None:
+    size = 4 * server.service.settings.body_bytes
+    framing = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {size}"
+    head = f"POST /search HTTP/1.1\r\nHost: 127.0.0.1\r\n{framing}\r\n\r\n"
+    head += f"{size:x}\r\n" if chunked else ""
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as eager:
+        eager.settimeout(30)
+        eager.sendall(head.encode("ascii"))
+        for _ in range(0, size, 1 << 16):
+            eager.sendall(b" " * (1 << 16))
+        answer = b"".join(iter(lambda: eager.recv(1 << 16), b""))
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert b'"body_too_large"' in answer
+
+
 def test_a_body_that_does_not_come_is_given_up(tmp_path: Path, stages: ModelStages) -> None:
     with running(make(tmp_path, stages, body_seconds=0.05)) as server:
         port = int(server.url.rpartition(":")[2])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import logs
-from .bodies import ClientGoneError
+from .bodies import ClientGoneError, linger
 from .gate import App, Message, Receive, Scope, Send
 from .metrics import Metrics
 from .problems import Problem, failed
@@ -76,10 +76,18 @@ class Access:
                 message["headers"] = [*message.get("headers", ()), *extra]
             await send(message)
 
+        heard_all = False
+
+        async def hear() -> Message:
+            nonlocal heard_all
+            message = await receive()
+            heard_all = not message.get("more_body", False)
+            return message
+
         try:
-            await self._app(scope, receive, answered)
+            await self._app(scope, hear, answered)
         except Problem as problem:
-            await _answer(problem, scope, answered)
+            await _answer(problem, scope, answered, None if heard_all else hear)
             self._metrics.refusals.labels(problem.code).inc()
         except ClientGoneError:
             record.status = CLIENT_GONE
@@ -115,14 +123,20 @@ class Access:
         logs.event("request", {name: value for name, value in fields.items() if value != {}} | record.facts)
 
 
-async def _answer(problem: Problem, scope: Scope, send: Send) -> None:
+async def _answer(problem: Problem, scope: Scope, send: Send, unheard: Receive | None = None) -> None:
+    """Send a problem; ``unheard`` gives what the client still has to say."""
     headers = [(name.encode("ascii"), value.encode("ascii")) for name, value in problem.headers.items()]
     body = problem.body
     headers.append((b"content-length", str(len(body)).encode("ascii")))
     if problem.status in (408, 413):
-        headers.append((b"connection", b"close"))  # the rest of the body is not read
+        headers.append((b"connection", b"close"))  # the rest of the body is of no use
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+    shown = b"" if scope["method"] == "HEAD" else body
+    if problem.status == 413 and unheard is not None:
+        await send({"type": "http.response.body", "body": shown, "more_body": True})
+        await linger(unheard)
+        shown = b""
+    await send({"type": "http.response.body", "body": shown})
 
 
 _ENCODED = [(name.encode("ascii"), value.encode("ascii")) for name, value in _HEADERS.items()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
 
 from .problems import Problem
@@ -12,10 +13,29 @@ from .problems import Problem
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 _PIECE = 1 << 16
+# How much of a body that was refused is still read, and for how long.
+_LINGER_BYTES, _LINGER_SECONDS = 1 << 24, 2.0
 
 
 class ClientGoneError(Exception):
     """The client closed the connection before its body was complete."""
+
+
+async def linger(receive: Receive) -> None:
+    """Read on what a client still sends, and forget it, within bounds.
+
+    A connection that is closed on bytes that nobody read is reset, and the client may lose the answer with it.
+    """
+
+    async def forget() -> None:
+        left, more = _LINGER_BYTES, True
+        while more and left > 0:
+            message = await receive()
+            left -= len(message.get("body", b""))
+            more = bool(message.get("more_body", False))
+
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(forget(), _LINGER_SECONDS)
 
 
 class Budget:
