@@ -140,9 +140,13 @@ def _speed(results: Mapping[str, Any]) -> str:
     rows = []
     for size, name, row in _each(results.get("search", {})):
         cells = (row["3 words"], row["10 words"])
-        words = [f"{cell['p50_cpu_ms']:.3g} / {cell['p95_cpu_ms']:.3g}" for cell in cells]
+        words = [" / ".join(_short(cell[point]) for point in ("p50_cpu_ms", "p95_cpu_ms")) for cell in cells]
         rows.append((size, name, *words, f"{row['open_cpu_ms']:.0f}", f"{row['resident_mb']:.0f}"))
     return _table(("chunks", "index", "3 words, ms", "10 words, ms", "open, ms", "memory, MB"), rows)
+
+
+def _short(milliseconds: float) -> str:
+    return f"{milliseconds:.3g}" if milliseconds < 1000 else f"{milliseconds:,.0f}"
 
 
 def _build(results: Mapping[str, Any]) -> str:
