@@ -102,7 +102,7 @@ def search(name: str, folder: Path) -> dict[str, float]:
     started = time.perf_counter()
     index = _loaded(name, folder)
     told = {"load_s": time.perf_counter() - started}
-    for breadth in BREADTHS if name in GRAPHS else (0,):
+    for breadth in BREADTHS if _walks(name, folder) else (0,):
         ask = _asking(name, index, breadth)
         found, times = [], []
         for query in queries:
@@ -115,6 +115,15 @@ def search(name: str, folder: Path) -> dict[str, float]:
         if recall >= RECALL:
             break
     return {key: float(value) for key, value in {**told, "index_mib": _memory() - before}.items()}
+
+
+def _walks(name: str, folder: Path) -> bool:
+    """Whether an index of this size is a graph that is walked."""
+    if name == "Runoff":
+        from runoff.index import SCAN_ROWS
+
+        return len(np.load(folder / "vectors.npy", mmap_mode="r")) > SCAN_ROWS
+    return name in GRAPHS
 
 
 def _made(name: str, vectors: np.ndarray) -> Any:
