@@ -47,17 +47,16 @@ than both.
 BLEND = """## The weight of the blend
 
 nDCG@10 and precision@5 by the weight of the cosine similarity beside the logit (a sample of queries, drawn with a fixed
-seed), over the twenty of the fusion that the last line names: it was the default when this was measured. The weight
-was chosen on nq_passages, from the plateau of its nDCG; the other two columns show what it does elsewhere.
+seed), over the twenty of the fusion that the last line names. The weight was chosen on nq_passages, from the plateau of
+its nDCG; the other two columns show what it does elsewhere.
 """
 
 AFTER = """Without the cosine (weight 0, `--blend 0`) the cross-encoder alone ranks worse than the first stage on
-two of three collections, and better on scifact. With it, it is at least as good as either on nq_passages
-and scifact. On fiqa_test no weight brings it above the first stage in this sample: the cross-encoder was
-trained on web passages, and does not know the answers of forums well.
+fiqa_test and scifact, and better on nq_passages: it was trained on web passages, and does not know the answers of
+forums or of science as well. With it, at the weight that was chosen, it ranks better than either on all three.
 
-The sample is small: a difference of less than about a point is noise. `runoff eval` measures both on labels of one's
-own, with intervals.
+A difference of less than about a point may be noise. `runoff eval` measures both on labels of one's own, with
+intervals.
 """
 
 
