@@ -36,7 +36,7 @@ EMBEDDING = """## How fast are chunks embedded?
 {chunks} chunks of 40 to 200 words, {tokens} tokens, through the int8 bi-encoder; onnxruntime by the plan that was
 fastest on a sample ({best}). The lowest cosine between both backends' vectors of a chunk was {cosine:.4f}. The gain is
 smaller than the cross-encoder's on a CPU without VNNI: the bi-encoder has a scale per column, so its weights fill all 8
-bits, and a third of their quads have to be taken in 16 (docs/native.md).
+bits: some have to be taken in 16, and the others widened often (docs/native.md).
 """
 
 FOOTPRINT = """## What does a process cost?

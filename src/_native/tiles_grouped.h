@@ -7,7 +7,7 @@
  * one of 65536 numbers, and 16 bits tell which (255 * 257 = 65535). So quads of inputs are dealt into groups that keep
  * to this limit, each lane starts from an offset that puts its lowest sum at -32768, and only a group's total is
  * widened. The offsets of all groups are taken off where the 32-bit sums begin. Most trained weights are small: groups
- * of the cross-encoder hold three to a hundred quads.
+ * of the cross-encoder hold four to a hundred quads.
  *
  * Which inputs of a quad meet in a product is a choice of three: in order, or after a shuffle of the broadcast quad,
  * which costs little. A quad whose weights break the limit in each is kept as 16-bit numbers and multiplied by vpmaddwd.
