@@ -22,8 +22,6 @@
 #define COLUMNS (2 * LANES)
 #define SUMS (2 * COLUMNS) /* 16-bit sums of a strip */
 #define QUAD_BYTES (4 * COLUMNS)
-#define PAIR_LIMIT 128
-#define SPAN_LIMIT 257
 #define PAIRINGS 3
 
 /* Inputs of a quad in the order in which they are multiplied: the first two meet, and the last two. */
@@ -36,224 +34,8 @@ struct strip {
 
 #define HEAD_BYTES(groups, quads) ((sizeof(struct strip) + sizeof(int32_t) * ((size_t)(groups) + (quads)) + 63) / 64 * 64)
 
-/* What quads can add to each 16-bit sum of a strip, those of the first pairs, then those of the second: weights without
- * their signs, and the negative ones among them. */
-struct load {
-    int16_t span[SUMS], down[SUMS];
-};
+#include "deal_quads.h"
 
-/* ---- packing ---- */
-
-/* The load of a quad, rows w, w + width, ... of a matrix, under a pairing; 0 when one of its products could saturate. */
-static int load_of(const int8_t *w, ptrdiff_t width, const uint8_t *order, struct load *load)
-{
-    int16_t over = 0;
-    for (int pair = 0; pair < 2; pair++) {
-        const int8_t *one = w + order[2 * pair] * width, *other = w + order[2 * pair + 1] * width;
-        int16_t *span = load->span + pair * COLUMNS, *downs = load->down + pair * COLUMNS;
-        for (int c = 0; c < COLUMNS; c++) {
-            int16_t a = one[c], b = other[c], up = (a > 0 ? a : 0) + (b > 0 ? b : 0), down = up - a - b;
-            span[c] = up + down;
-            downs[c] = down;
-            over |= (up > PAIR_LIMIT) | (down > PAIR_LIMIT);
-        }
-    }
-    return !over;
-}
-
-/* Adds a quad's load to a group's if it fits. */
-static int fits(struct load *group, const struct load *quad)
-{
-    int16_t over = 0;
-    for (int i = 0; i < SUMS; i++)
-        over |= (int16_t)(group->span[i] + quad->span[i]) > SPAN_LIMIT;
-    if (over)
-        return 0;
-    for (int i = 0; i < SUMS; i++) {
-        group->span[i] += quad->span[i];
-        group->down[i] += quad->down[i];
-    }
-    return 1;
-}
-
-/* A quad of inputs: where it begins, how its inputs are paired, and the group that has it, -1 for none. */
-struct dealt {
-    int place, pairing, heaviest, group;
-};
-
-static struct dealt quad_of(const int8_t *matrix, int width, int place, struct load *load)
-{
-    struct dealt quad = {place, 0, 0, -1};
-    int16_t heaviest = 0;
-    while (quad.pairing < PAIRINGS && !load_of(matrix + (ptrdiff_t)place * width, width, pairings[quad.pairing], load))
-        quad.pairing++;
-    for (int i = 0; i < SUMS; i++)
-        heaviest = load->span[i] > heaviest ? load->span[i] : heaviest;
-    quad.heaviest = heaviest;
-    return quad;
-}
-
-/* The kind of groups that may have a quad. */
-enum kind { WIDE, PLAIN, SHUFFLED };
-
-static enum kind kind_of(const struct dealt *quad)
-{
-    return quad->pairing == PAIRINGS ? WIDE : quad->pairing ? SHUFFLED : PLAIN;
-}
-
-static int by_heaviest(const void *a, const void *b)
-{
-    const struct dealt *x = a, *y = b;
-    return x->heaviest != y->heaviest ? y->heaviest - x->heaviest : x->place - y->place;
-}
-
-static int by_group(const void *a, const void *b)
-{
-    const struct dealt *x = a, *y = b;
-    return x->group != y->group ? x->group - y->group : x->place - y->place;
-}
-
-struct group_of_quads {
-    struct load load;
-    enum kind kind;
-    int quads, number;
-};
-
-/* Groups in the order of use. */
-static int by_size(const void *a, const void *b)
-{
-    const struct group_of_quads *x = a, *y = b;
-    if (x->kind != y->kind)
-        return (int)x->kind - (int)y->kind;
-    return x->quads != y->quads ? x->quads - y->quads : x->number - y->number;
-}
-
-/* Deals quads into groups, the heaviest first, each into the first group with room; returns how many groups there are.
- * `ranks` is room for as many numbers as there are quads. */
-static int deal(struct dealt *dealt, const struct load *loads, int quads, struct group_of_quads *groups, int *ranks)
-{
-    int count = 0;
-    qsort(dealt, quads, sizeof *dealt, by_heaviest);
-    for (int i = 0; i < quads; i++) {
-        enum kind kind = kind_of(dealt + i);
-        const struct load *load = loads + dealt[i].place / 4;
-        int group = 0;
-        if (kind == WIDE)
-            continue;
-        while (group < count && (groups[group].kind != kind || !fits(&groups[group].load, load)))
-            group++;
-        if (group == count)
-            groups[count++] = (struct group_of_quads){*load, kind, 0, group};
-        groups[group].quads++;
-        dealt[i].group = group;
-    }
-    qsort(groups, count, sizeof *groups, by_size);
-    for (int i = 0; i < count; i++)
-        ranks[groups[i].number] = i;
-    for (int i = 0; i < quads; i++)
-        if (dealt[i].group >= 0)
-            dealt[i].group = ranks[dealt[i].group];
-    qsort(dealt, quads, sizeof *dealt, by_group);
-    return count;
-}
-
-static int8_t *write_quad(const int8_t *matrix, int width, const struct dealt *quad, int8_t *to)
-{
-    for (int c = 0; c < COLUMNS; c++)
-        for (int i = 0; i < 4; i++)
-            *to++ = matrix[(ptrdiff_t)(quad->place + pairings[quad->pairing][i]) * width + c];
-    return to;
-}
-
-static int8_t *write_wide(const int8_t *matrix, int width, int k, int8_t *to)
-{
-    int16_t *numbers = (int16_t *)to;
-    for (int odd = 0; odd < 2; odd++)
-        for (int c = 0; c < COLUMNS; c++)
-            for (int i = 0; i < 2; i++)
-                *numbers++ = matrix[(ptrdiff_t)(k + 2 * i + odd) * width + c];
-    return to + 2 * QUAD_BYTES;
-}
-
-/* Where the 16-bit sums of a group start, and the opposite to where the 32-bit sums do. */
-static int8_t *write_offsets(const struct load *group, int32_t *start, int8_t *to)
-{
-    int16_t *numbers = (int16_t *)to;
-    for (int i = 0; i < SUMS; i++) {
-        int column = i % COLUMNS, offset = 255 * group->down[i] - 32768;
-        numbers[2 * column + i / COLUMNS] = (int16_t)offset;
-        start[column] -= offset;
-    }
-    return to + QUAD_BYTES;
-}
-
-static size_t write_strip(const int8_t *matrix, int width, const struct dealt *dealt, int quads,
-                          const struct group_of_quads *groups, int count, int8_t *to)
-{
-    struct strip *strip = (struct strip *)to;
-    int8_t *w = to + HEAD_BYTES(count, quads);
-    int32_t *sizes = (int32_t *)(strip + 1), *places = sizes + count;
-    memset(to, 0, w - to);
-    for (; quads && dealt->group < 0; dealt++, quads--, strip->wide++) {
-        *places++ = dealt->place;
-        w = write_wide(matrix, width, dealt->place, w);
-    }
-    strip->quads = quads;
-    for (int i = 0; i < count; i++) {
-        *sizes++ = groups[i].quads;
-        strip->plain += groups[i].kind == PLAIN;
-        strip->shuffled += groups[i].kind == SHUFFLED;
-        w = write_offsets(&groups[i].load, strip->start, w);
-        for (int q = 0; q < groups[i].quads; q++, dealt++) {
-            *places++ = dealt->place + dealt->pairing;
-            w = write_quad(matrix, width, dealt, w);
-        }
-    }
-    strip->bytes = (int32_t)(w - to);
-    return w - to;
-}
-
-static size_t pack_strip(const int8_t *matrix, int in, int width, int8_t *to)
-{
-    int quads = in / 4;
-    size_t bytes = 0;
-    struct load *loads = malloc(quads * sizeof *loads);
-    struct dealt *dealt = malloc(quads * sizeof *dealt);
-    struct group_of_quads *groups = malloc(quads * sizeof *groups);
-    int *ranks = malloc(quads * sizeof *ranks);
-    if (loads && dealt && groups && ranks) {
-        for (int i = 0; i < quads; i++)
-            dealt[i] = quad_of(matrix, width, 4 * i, loads + i);
-        int count = deal(dealt, loads, quads, groups, ranks);
-        bytes = write_strip(matrix, width, dealt, quads, groups, count, to);
-    }
-    free(loads);
-    free(dealt);
-    free(groups);
-    free(ranks);
-    return bytes;
-}
-
-/* Packs columns column .. column + PANEL - 1 of a matrix [in][width] to `to`; returns the bytes used, 0 without memory. */
-static size_t pack_panel(const int8_t *matrix, int in, int width, int column, int8_t *to)
-{
-    size_t used = 0;
-    for (int c = 0; c < PANEL; c += COLUMNS) {
-        size_t bytes = pack_strip(matrix + column + c, in, width, to + used);
-        if (!bytes)
-            return 0;
-        used += bytes;
-    }
-    return used;
-}
-
-/* ---- multiplying ----
- *
- * Six rows by two vectors of sums leave four registers: two of weights, two to work in. gcc would spill most of them, so a
- * step is asm; its operands say all that it reads and writes.
- */
-
-static const int16_t ones[16] __attribute__((aligned(32))) = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 static const int16_t low_bytes[16] __attribute__((aligned(32))) = {
     255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
 };
@@ -277,8 +59,8 @@ static const uint8_t shuffles[PAIRINGS][32] __attribute__((aligned(32))) = {
         __m256i x, product; \
         __asm__("vpbroadcastd %[quad], %[x]\n\t" __VA_ARGS__ ", %[x], %[x]\n\t" \
                 "vpmaddwd %[w0], %[x], %[product]\n\t" \
-                "vpaddd %[product], %[left], %[left]\n\t" \
                 "vpmaddwd %[w1], %[x], %[x]\n\t" \
+                "vpaddd %[product], %[left], %[left]\n\t" \
                 "vpaddd %[x], %[right], %[right]" \
                 : [left] "+x"(left##r), [right] "+x"(right##r), [x] "=&x"(x), [product] "=&x"(product) \
                 : [quad] QUAD(r), [low] VECTOR(low_bytes), [w0] "x"(w0), [w1] "x"(w1)); \
@@ -289,64 +71,111 @@ static const uint8_t shuffles[PAIRINGS][32] __attribute__((aligned(32))) = {
     vi_store(sums + r * PANEL, left##r); \
     vi_store(sums + r * PANEL + LANES, right##r);
 
-/* The first quad of a group, and each one after it; ORDER is nothing, or the shuffle of the broadcast quad. */
-#define START(r, ORDER, ...) \
-    __asm__("vpbroadcastd %[quad], %[right]\n\t" ORDER("right") \
-            "vpmaddubsw %[w0], %[right], %[left]\n\t" \
-            "vpaddw %[start0], %[left], %[left]\n\t" \
-            "vpmaddubsw %[w1], %[right], %[right]\n\t" \
-            "vpaddw %[start1], %[right], %[right]" \
-            : [left] "=&x"(left##r), [right] "=&x"(right##r) \
-            : [quad] QUAD(r), [w0] "x"(w0), [w1] "x"(w1), [start0] "x"(start0), [start1] "x"(start1) __VA_ARGS__);
-#define STEP(r, ORDER, ...) \
-    { \
-        __m256i x, product; \
-        __asm__("vpbroadcastd %[quad], %[x]\n\t" ORDER("x") \
-                "vpmaddubsw %[w0], %[x], %[product]\n\t" \
-                "vpaddw %[product], %[left], %[left]\n\t" \
-                "vpmaddubsw %[w1], %[x], %[x]\n\t" \
-                "vpaddw %[x], %[right], %[right]" \
-                : [left] "+x"(left##r), [right] "+x"(right##r), [x] "=&x"(x), [product] "=&x"(product) \
-                : [quad] QUAD(r), [w0] "x"(w0), [w1] "x"(w1) __VA_ARGS__); \
-    }
+/* Six rows by two vectors of sums leave four registers: two of weights and two to work in. gcc would spill most of them,
+ * so groups are a loop in a loop of asm with registers of its own choice. Both products come before both additions: in turns
+ * they are slower. %[quad] is where a quad begins in the first row; strides are in bytes.
+ */
+#define LEFT_0 "%%ymm0"
+#define RIGHT_0 "%%ymm1"
+#define LEFT_1 "%%ymm2"
+#define RIGHT_1 "%%ymm3"
+#define LEFT_2 "%%ymm4"
+#define RIGHT_2 "%%ymm5"
+#define LEFT_3 "%%ymm6"
+#define RIGHT_3 "%%ymm7"
+#define LEFT_4 "%%ymm8"
+#define RIGHT_4 "%%ymm9"
+#define LEFT_5 "%%ymm10"
+#define RIGHT_5 "%%ymm11"
+#define W0 "%%ymm12"
+#define W1 "%%ymm13"
+#define X "%%ymm14"
+#define Y "%%ymm15"
+#define ROW_0 "(%[quad])"
+#define ROW_1 "(%[quad],%[stride])"
+#define ROW_2 "(%[quad],%[stride],2)"
+#define ROW_3 "(%[quad],%[stride3])"
+#define ROW_4 "(%[quad],%[stride],4)"
+#define ROW_5 "(%[quad],%[stride5])"
+#define NUMBER_(x) #x
+#define NUMBER(x) NUMBER_(x)
+#define LINE "\n\t"
+
 #define IN_ORDER(x) ""
-#define IN_PAIRS(x) "vpshufb %[shuffle], %[" x "], %[" x "]\n\t"
+#define IN_PAIRS(x) "vpshufb (%[shuffle]), " x ", " x LINE
+
+/* A row's part of the first quad of a group, whose offsets are in X and Y, and of each one after it. */
+#define START(r, PAIR) \
+    "vpbroadcastd " ROW_##r ", " RIGHT_##r LINE PAIR(RIGHT_##r) \
+    "vpmaddubsw " W0 ", " RIGHT_##r ", " LEFT_##r LINE \
+    "vpmaddubsw " W1 ", " RIGHT_##r ", " RIGHT_##r LINE \
+    "vpaddw " X ", " LEFT_##r ", " LEFT_##r LINE \
+    "vpaddw " Y ", " RIGHT_##r ", " RIGHT_##r LINE
+#define STEP(r, PAIR) \
+    "vpbroadcastd " ROW_##r ", " X LINE PAIR(X) \
+    "vpmaddubsw " W0 ", " X ", " Y LINE \
+    "vpmaddubsw " W1 ", " X ", " X LINE \
+    "vpaddw " Y ", " LEFT_##r ", " LEFT_##r LINE \
+    "vpaddw " X ", " RIGHT_##r ", " RIGHT_##r LINE
 #define PLAIN_START(r) START(r, IN_ORDER)
 #define PLAIN_STEP(r) STEP(r, IN_ORDER)
-#define SHUFFLED_START(r) START(r, IN_PAIRS, , [shuffle] VECTOR(shuffle))
-#define SHUFFLED_STEP(r) STEP(r, IN_PAIRS, , [shuffle] VECTOR(shuffle))
-#define WIDEN(terms, to) \
-    __asm__("vpmaddwd %[ones], %[half], %[half]\n\t" \
-            "vpaddd %[sum], %[half], %[half]\n\t" \
-            "vmovdqa %[half], %[sum]" \
-            : [half] "+x"(terms), [sum] "+m"(*(__m256i *)(to)) \
-            : [ones] VECTOR(ones));
-#define GROUP_WIDEN(r) \
-    WIDEN(left##r, sums + r * PANEL) \
-    WIDEN(right##r, sums + r * PANEL + LANES)
-#define HALVES(r) __m256i left##r, right##r;
+#define SHUFFLED_START(r) START(r, IN_PAIRS)
+#define SHUFFLED_STEP(r) STEP(r, IN_PAIRS)
 
-#define PLAIN_PLACE ptrdiff_t at = *place;
+/* The 16-bit sums of a group, times ones, to 32-bit sums. */
+#define WIDEN(half, sum) \
+    "vpmaddwd " W0 ", " half ", " half LINE \
+    "vpaddd " sum "(%[sums]), " half ", " half LINE \
+    "vmovdqa " half ", " sum "(%[sums])" LINE
+#define GROUP_WIDEN(r) WIDEN(LEFT_##r, NUMBER(4 * PANEL * r)) WIDEN(RIGHT_##r, NUMBER(4 * PANEL * r + 32))
+
+#define PLAIN_PLACE "movslq (%[place]), %[quad]" LINE
 #define SHUFFLED_PLACE \
-    ptrdiff_t at = *place & -4; \
-    const uint8_t *shuffle = shuffles[*place & 3];
-#define QUAD_STEP(ROWS, PLACE, WITH) \
-    { \
-        PLACE \
-        __m256i w0 = bytes_load(w), w1 = bytes_load(w + 32); \
-        ROWS_##ROWS(WITH) \
-        place++, w += QUAD_BYTES; \
-    }
+    "movslq (%[place]), %[quad]" LINE \
+    "mov %[quad], %[shuffle]" LINE \
+    "and $-4, %[quad]" LINE \
+    "and $3, %[shuffle]" LINE \
+    "shl $5, %[shuffle]" LINE \
+    "add %[shuffles], %[shuffle]" LINE
+#define LOAD(one, other) \
+    "vmovdqa (%[w]), " one LINE \
+    "vmovdqa 32(%[w]), " other LINE \
+    "add $" NUMBER(QUAD_BYTES) ", %[w]" LINE
+#define NEXT_QUAD(KIND) \
+    KIND##_PLACE \
+    "add %[a], %[quad]" LINE \
+    "add $4, %[place]" LINE \
+    LOAD(W0, W1)
+
 #define GROUPS(ROWS, KIND, COUNT) \
-    for (const int32_t *end = size + (COUNT); size < end; size++) { \
-        const int32_t *last = place + *size; \
-        __m256i start0 = bytes_load(w), start1 = bytes_load(w + 32); \
-        ROWS_##ROWS(HALVES) \
-        w += QUAD_BYTES; \
-        QUAD_STEP(ROWS, KIND##_PLACE, KIND##_START) \
-        while (place < last) \
-            QUAD_STEP(ROWS, KIND##_PLACE, KIND##_STEP) \
-        ROWS_##ROWS(GROUP_WIDEN) \
+    if (COUNT) { \
+        const int32_t *end = size + (COUNT), *last; \
+        ptrdiff_t quad, shuffle; \
+        __asm__ volatile( \
+            "1:" LINE \
+            "movslq (%[size]), %[last]" LINE \
+            "add $4, %[size]" LINE \
+            "lea (%[place],%[last],4), %[last]" LINE \
+            LOAD(X, Y) NEXT_QUAD(KIND) ROWS_##ROWS(KIND##_START) \
+            "cmp %[last], %[place]" LINE \
+            "jae 3f" LINE \
+            ".p2align 5\n" \
+            "2:" LINE \
+            NEXT_QUAD(KIND) ROWS_##ROWS(KIND##_STEP) \
+            "cmp %[last], %[place]" LINE \
+            "jb 2b\n" \
+            "3:" LINE \
+            "vpcmpeqw " W0 ", " W0 ", " W0 LINE \
+            "vpabsw " W0 ", " W0 LINE \
+            ROWS_##ROWS(GROUP_WIDEN) \
+            "cmp %[end], %[size]" LINE \
+            "jb 1b" \
+            : [w] "+r"(w), [place] "+r"(place), [size] "+r"(size), [quad] "=&r"(quad), [last] "=&r"(last), \
+              [shuffle] "=&r"(shuffle) \
+            : [a] "r"(a), [end] "r"(end), [sums] "r"(sums), [stride] "r"(stride), [stride3] "r"(3 * stride), \
+              [stride5] "r"(5 * stride), [shuffles] "r"(shuffles) \
+            : "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
+              "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"); \
     }
 
 #define TILE(ROWS) \
