@@ -13,9 +13,10 @@
 /* Symmetric bytes of one head's HEAD numbers in a tile row; returns the scale. */
 static inline float head_bytes(const struct tile *tile, int r, vi q[HEAD / LANES])
 {
+    struct row row = row_of(tile, r);
     vf x[HEAD / LANES], most = vf_set(0.0f);
     for (int i = 0; i < HEAD / LANES; i++) {
-        x[i] = dequantise(tile, r, i * LANES);
+        x[i] = dequantise(&row, i * LANES);
         most = vf_max(most, vf_abs(x[i]));
     }
     float largest = vf_largest(most);
@@ -33,7 +34,8 @@ static void project_query(const struct linear *linear, int panel, struct bytes f
             vi x[HEAD / LANES];
             scale[tile.row + r] = head_bytes(&tile, r, x) * SCORE_FACTOR;
             for (int i = 0; i < HEAD / LANES; i++)
-                vi_store_bytes(q + (tile.row + r) * HEAD + i * LANES, vi_add(x[i], vi_set(128)));
+                x[i] = vi_add(x[i], vi_set(128));
+            bytes_store(q + (tile.row + r) * HEAD, x);
         }
     }
 }
@@ -46,10 +48,9 @@ static void project_key(const struct linear *linear, int panel, struct bytes fro
         for (int r = 0; r < tile.rows; r++) {
             vi x[HEAD / LANES], sum = vi_set(0);
             scale[tile.row + r] = head_bytes(&tile, r, x);
-            for (int i = 0; i < HEAD / LANES; i++) {
-                vi_store_bytes((uint8_t *)k + (tile.row + r) * HEAD + i * LANES, x[i]);
+            bytes_store((uint8_t *)k + (tile.row + r) * HEAD, x);
+            for (int i = 0; i < HEAD / LANES; i++)
                 sum = vi_add(sum, x[i]);
-            }
             start[tile.row + r] = -128 * vi_sum(sum);
         }
     }
@@ -59,9 +60,11 @@ static void project_value(const struct linear *linear, int panel, struct bytes f
 {
     struct tile tile = {linear, from, panel, rows, 0, 0};
     while (next_tile(&tile)) {
-        for (int r = 0; r < tile.rows; r++)
+        for (int r = 0; r < tile.rows; r++) {
+            struct row row = row_of(&tile, r);
             for (int c = 0; c < HEAD; c += LANES)
-                vf_store(v + (tile.row + r) * HEAD + c, dequantise(&tile, r, c));
+                vf_store(v + (tile.row + r) * HEAD + c, dequantise(&row, c));
+        }
     }
 }
 
@@ -105,18 +108,13 @@ static OWN_REGISTERS void weigh_keys(const float *scores, int keys, const vf mos
     }
 }
 
-#define MIX_ZERO(d) vi sum##d = vi_set(0);
-#define MIX_STEP(d) sum##d = dot2_same(sum##d, p, value + d);
-#define MIX_STORE(d) vf_store(out + d * QUERIES, vf_mul(vf_from(sum##d), vf_mul(inverse[0], vf_set(scale[d]))));
-#define MIX_ZERO_NEXT(d) vi next##d = vi_set(0);
-#define MIX_STEP_BOTH(d) \
-    { \
-        vi same = vi_set(value[d]); \
-        sum##d = dot2(sum##d, p, same); \
-        next##d = dot2(next##d, q, same); \
-    }
-#define MIX_STORE_NEXT(d) \
-    vf_store(out + d * QUERIES + LANES, vf_mul(vf_from(next##d), vf_mul(inverse[1], vf_set(scale[d]))));
+#define MIX_ZERO(d) vi a##d = vi_set(0);
+#define MIX_STEP(d) a##d = dot2_same(a##d, p, value + d);
+#define MIX_STORE(d, sums, v) \
+    vf_store(out + d * QUERIES + v * LANES, vf_mul(vf_from(sums##d), vf_mul(inverse[v], vf_set(scale[d]))));
+#define MIX_STORE_A(d) MIX_STORE(d, a, 0)
+#define MIX_ZERO_B(d) vi b##d = vi_set(0);
+#define MIX_STORE_B(d) MIX_STORE(d, b, 1)
 #define MIX_EACH_(N, X) ROWS_##N(X)
 #define MIX_EACH(N, X) MIX_EACH_(N, X)
 
@@ -131,14 +129,11 @@ static OWN_REGISTERS void mix(const int32_t *weights, const int32_t *value, int 
         MIX_EACH(MIX_COLUMNS, MIX_STEP)
     }
 #else
-    MIX_EACH(MIX_COLUMNS, MIX_ZERO_NEXT)
-    for (int j = 0; j < pairs; j++, weights += QUERIES, value += HEAD) {
-        vi p = vi_load(weights), q = vi_load(weights + LANES);
-        MIX_EACH(MIX_COLUMNS, MIX_STEP_BOTH)
-    }
-    MIX_EACH(MIX_COLUMNS, MIX_STORE_NEXT)
+    MIX_EACH(MIX_COLUMNS, MIX_ZERO_B)
+    DOTS(weights, value, pairs, 4, 128)
+    MIX_EACH(MIX_COLUMNS, MIX_STORE_B)
 #endif
-    MIX_EACH(MIX_COLUMNS, MIX_STORE)
+    MIX_EACH(MIX_COLUMNS, MIX_STORE_A)
 }
 
 static vf inverse_of_sum(const int32_t *weights, int pairs)

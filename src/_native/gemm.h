@@ -67,14 +67,26 @@ static void products(const struct linear *linear, const uint8_t *a, int rows, in
     }
 }
 
-/* LANES numbers of row r of a tile as floats: sum * scale - zero * column sum * scale + bias. */
-static inline vf dequantise(const struct tile *tile, int r, int column)
+/* What turns the sums of one row of a tile into floats, at hand: a store could change what pointers lead to. */
+struct row {
+    const float *scale, *bias, *column_sums; /* of the panel's columns */
+    const int32_t *sums;
+    vf unit, zero; /* the row's scale, and its zero point times it, negative */
+};
+
+static inline struct row row_of(const struct tile *tile, int r)
 {
     const struct linear *linear = tile->linear;
-    int at = tile->panel * PANEL + column, row = tile->row + r;
-    float scale = tile->from.scale[row], zero = -scale * (float)tile->from.zero[row];
-    vf shift = vf_fma(vf_load(linear->sums + at), vf_set(zero), vf_load(linear->bias + at));
-    return vf_fma(vf_from(vi_load(tile->sums + r * PANEL + column)), vf_mul(vf_load(linear->scale + at), vf_set(scale)), shift);
+    int at = tile->panel * PANEL;
+    float scale = tile->from.scale[tile->row + r], zero = -scale * (float)tile->from.zero[tile->row + r];
+    return (struct row){linear->scale + at, linear->bias + at, linear->sums + at, tile->sums + r * PANEL, vf_set(scale), vf_set(zero)};
+}
+
+/* LANES numbers of a row: sum * scale - zero * column sum * scale + bias. */
+static inline vf dequantise(const struct row *row, int column)
+{
+    vf shift = vf_fma(vf_load(row->column_sums + column), row->zero, vf_load(row->bias + column));
+    return vf_fma(vf_from(vi_load(row->sums + column)), vf_mul(vf_load(row->scale + column), row->unit), shift);
 }
 
 /* What becomes of LANES numbers x on their way to `to`. */
@@ -85,10 +97,14 @@ static inline __attribute__((always_inline)) void run_linear(const struct linear
 {
     for (int panel = 0; panel < linear->out / PANEL; panel++) {
         struct tile tile = {linear, from, panel, rows, 0, 0};
-        while (next_tile(&tile))
-            for (int r = 0; r < tile.rows; r++)
+        while (next_tile(&tile)) {
+            float *to = out + (size_t)tile.row * linear->out + panel * PANEL;
+            for (int r = 0; r < tile.rows; r++, to += linear->out) {
+                struct row row = row_of(&tile, r);
                 for (int c = 0; c < PANEL; c += LANES)
-                    finish(dequantise(&tile, r, c), out + (size_t)(tile.row + r) * linear->out + panel * PANEL + c);
+                    finish(dequantise(&row, c), to + c);
+            }
+        }
     }
 }
 

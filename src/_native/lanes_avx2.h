@@ -68,12 +68,11 @@ static inline int32_t vi_sum(vi a)
     return _mm_cvtsi128_si32(_mm_add_epi32(b, _mm_shuffle_epi32(b, 0xb1)));
 }
 
-static inline void vi_store_bytes(uint8_t *p, vi a)
+static inline void bytes_store(uint8_t *p, const vi x[4])
 {
-    __m128i pick = _mm_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
-    __m128i low = _mm_shuffle_epi8(_mm256_castsi256_si128(a), pick);
-    __m128i high = _mm_shuffle_epi8(_mm256_extracti128_si256(a, 1), pick);
-    _mm_storel_epi64((__m128i *)p, _mm_unpacklo_epi32(low, high));
+    vi low = _mm256_set1_epi16(255), order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    vi a = _mm256_and_si256(_mm256_packs_epi32(x[0], x[1]), low), b = _mm256_and_si256(_mm256_packs_epi32(x[2], x[3]), low);
+    _mm256_storeu_si256((__m256i *)p, _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, b), order));
 }
 
 static inline bytes_u split_unsigned(__m256i x)
@@ -101,14 +100,6 @@ static inline vi dot4(vi sum, bytes_u a, bytes_s b)
 static inline vi dot4_same(vi sum, bytes_u a, const int8_t *b)
 {
     return dot4(sum, a, split_signed(_mm256_set1_epi32(*(const int32_t *)b)));
-}
-
-/* asm, since gcc would copy each sum after adding to it */
-static inline vi dot2(vi sum, vi a, vi b)
-{
-    vi product;
-    __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sum), "=&x"(product) : "x"(a), "x"(b));
-    return sum;
 }
 
 static inline vi dot2_same(vi sum, vi a, const int32_t *b)

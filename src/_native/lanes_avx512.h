@@ -43,7 +43,13 @@ static inline vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
 static inline int32_t vi_sum(vi a) { return _mm512_reduce_add_epi32(a); }
 static inline vi vi_round(vf a) { return _mm512_cvtps_epi32(a); }
 static inline vi vi_from_bytes(const uint8_t *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)); }
-static inline void vi_store_bytes(uint8_t *p, vi a) { _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(a)); }
+/* The low bytes of 32 numbers from -128 to 255. */
+static inline void bytes_store(uint8_t *p, const vi x[2])
+{
+    _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(x[0]));
+    _mm_storeu_si128((__m128i *)(p + LANES), _mm512_cvtepi32_epi8(x[1]));
+}
+
 /* Low halves of two vectors side by side: low | high << 16. */
 static inline vi vi_pair(vi low, vi high) { return _mm512_mask_mov_epi16(low, 0xAAAAAAAA, _mm512_slli_epi32(high, 16)); }
 

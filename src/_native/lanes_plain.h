@@ -78,10 +78,10 @@ static inline vi vi_round(vf a)
     return y;
 }
 
-static inline void vi_store_bytes(uint8_t *p, vi a)
+static inline void bytes_store(uint8_t *p, const vi x[8])
 {
-    for (int i = 0; i < LANES; i++)
-        p[i] = (uint8_t)a.lane[i];
+    for (int i = 0; i < 32; i++)
+        p[i] = (uint8_t)x[i / LANES].lane[i % LANES];
 }
 
 static inline bytes_u bytes_u_load(const void *p)

@@ -18,8 +18,12 @@ static inline void quantise_row(const float *x, int width, uint8_t *values, floa
     *zero = (int32_t)lrintf(-smallest * inverse);
     vf factor = vf_set(inverse);
     vi offset = vi_set(*zero), most = vi_set(255);
-    for (int i = 0; i < width; i += LANES)
-        vi_store_bytes(values + i, vi_min(vi_add(vi_round(vf_mul(vf_load(x + i), factor)), offset), most));
+    for (int i = 0; i < width; i += PANEL) {
+        vi bytes[PANEL / LANES];
+        for (int j = 0; j < PANEL / LANES; j++)
+            bytes[j] = vi_min(vi_add(vi_round(vf_mul(vf_load(x + i + j * LANES), factor)), offset), most);
+        bytes_store(values + i, bytes);
+    }
 }
 
 static void quantise(const float *x, int rows, int width, struct bytes to)

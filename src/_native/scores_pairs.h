@@ -6,6 +6,7 @@
 #define QUERY_NUMBERS (HEAD / 2) /* 32-bit numbers of a query: pairs */
 #define KEY_NUMBERS (HEAD / 2)   /* of a copy of the keys */
 #define KEY_TILE 4
+#include "dots_pairs.h"
 
 /* [keys][HEAD / 2] pairs, with zeros up to a whole tile. */
 static void turn_keys(const struct head *head, int32_t *to)
@@ -35,12 +36,6 @@ static void turn_queries(const uint8_t *query, int count, int32_t *to)
 }
 
 #define KEY_ZERO(j) vi a##j = vi_set(0), b##j = vi_set(0);
-#define KEY_STEP(j) \
-    { \
-        vi same = vi_set(key[j * KEY_NUMBERS + k]); \
-        a##j = dot2(a##j, x, same); \
-        b##j = dot2(b##j, y, same); \
-    }
 #define KEY_STORE(j) \
     if (first + j < head->keys) { \
         vf factor = vf_set(head->key_scale[first + j]); \
@@ -60,10 +55,7 @@ static OWN_REGISTERS void score_keys(const struct head *head, const int32_t *key
     for (int first = 0; first < head->keys; first += KEY_TILE) {
         const int32_t *key = keys + first * KEY_NUMBERS;
         ROWS_4(KEY_ZERO)
-        for (int k = 0; k < KEY_NUMBERS; k++) {
-            vi x = vi_load(query + k * QUERIES), y = vi_load(query + k * QUERIES + LANES);
-            ROWS_4(KEY_STEP)
-        }
+        DOTS(query, key, KEY_NUMBERS, 64, 4)
         ROWS_4(KEY_STORE)
     }
     most[0] = most_a;
