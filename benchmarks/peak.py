@@ -18,23 +18,23 @@ STEPS = 3_000_000
 
 
 class Peak:
-    """Compiles the loop with ``cc``; ``operations_per_second(n)`` runs it on n threads at once."""
+    """Compiles the loops with ``cc``; ``operations_per_second(n)`` runs one on n threads at once."""
 
     def __init__(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             library = Path(folder) / "peak.so"
             source = Path(__file__).with_name("peak.c")
             subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
-            self._run: Callable[[int], int] = ctypes.CDLL(str(library)).peak_run
-        self._run.argtypes, self._run.restype = [ctypes.c_int64], ctypes.c_int64  # type: ignore[attr-defined]
-        self._each = self._run(1)
+            self._run: Callable[[int, int], int] = ctypes.CDLL(str(library)).peak_run
+        self._run.restype, self._run.argtypes = ctypes.c_int64, [ctypes.c_int64, ctypes.c_int]  # type: ignore[attr-defined]
+        self._each = self._run(1, 0)
 
-    def operations_per_second(self, threads: int, rounds: int = 5) -> float:
-        """The best of some rounds."""
-        return max(self._once(threads) for _ in range(rounds))
+    def operations_per_second(self, threads: int, rounds: int = 5, summed: bool = False) -> float:
+        """The best of some rounds; ``summed`` is with what it takes to add products up, where that is apart."""
+        return max(self._once(threads, summed) for _ in range(rounds))
 
-    def _once(self, threads: int) -> float:
-        workers = [threading.Thread(target=self._run, args=(STEPS,)) for _ in range(threads)]
+    def _once(self, threads: int, summed: bool) -> float:
+        workers = [threading.Thread(target=self._run, args=(STEPS, summed)) for _ in range(threads)]
         started = time.perf_counter()
         for worker in workers:
             worker.start()
