@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from native_synthetic import Synthetic
 from runoff import _encoder, models, native
 from runoff.artifact import Artifact
 from runoff.assembly import Passages
@@ -83,10 +85,75 @@ def test_ids_outside_of_the_vocabulary_never_reach_the_tables(
         backend.score(np.array([2000], dtype=np.int32), passages)
 
 
-def test_what_the_code_is_not_made_for_is_refused(cross: Artifact) -> None:
-    for unfit in ({"precision": "fp32"}, {"heads": 6}, {"max_length": 1024}, {"intermediate": 1000}):
-        with pytest.raises(BackendError, match="the native backend runs int8"):
-            NativeBackend.load(replace(cross, **unfit))
+UNFIT: list[dict[str, Any]] = [
+    {"precision": "fp32"},
+    {"heads": 6},
+    {"heads": 0, "hidden": 0},
+    {"layers": 0},
+    {"layers": -1},
+    {"max_length": 1024},
+    {"intermediate": 1000},
+    {"kind": "bi-encoder", "pooling": "cls"},
+    {"kind": "bi-encoder", "pooling": "mean", "dimensions": 32},
+]
+
+
+@pytest.mark.parametrize("unfit", UNFIT, ids=str)
+def test_what_the_code_is_not_made_for_is_refused(unfit: dict[str, Any], cross: Artifact) -> None:
+    with pytest.raises(BackendError, match="the native backend runs int8"):
+        NativeBackend.load(replace(cross, **unfit))
+
+
+LAYER = "bert.encoder.layer.1."
+
+
+@pytest.mark.parametrize("kind", ["cross-encoder", "bi-encoder"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bert.embeddings.word_embeddings.weight",
+        "bert.embeddings.position_embeddings.weight",
+        "bert.embeddings.token_type_embeddings.weight",
+        "bert.embeddings.LayerNorm.weight",
+        f"{LAYER}attention.self.key.weight",
+        f"{LAYER}attention.output.dense.bias",
+        f"{LAYER}intermediate.dense.weight",
+        f"{LAYER}output.LayerNorm.bias",
+    ],
+)
+def test_a_tensor_of_another_shape_or_type_never_reaches_the_c_code(name: str, kind: str) -> None:
+    for change in ("fewer", "narrower", "double", "missing"):
+        model = Synthetic(kind)
+        values = model.arrays[name]
+        info = model.tensors.pop(name)
+        if change != "missing":
+            model.arrays[name] = other = {
+                "fewer": values[: len(values) // 2],
+                "narrower": values[..., :-1],
+                "double": values.astype(np.float64),
+            }[change]
+            model.tensors[name] = replace(info, shape=other.shape, dtype=other.dtype.name)
+        with pytest.raises(BackendError, match="the native backend"):
+            native.pack(model, native.PORTABLE)  # type: ignore[arg-type]
+
+
+def test_scales_of_another_count_never_reach_the_c_code() -> None:
+    for name in ("bert.embeddings.word_embeddings.weight_scale", f"{LAYER}output.dense.weight_scale"):
+        model = Synthetic("bi-encoder")
+        model.arrays[name] = model.arrays[name][:-1]
+        model.tensors[name] = replace(model.tensors[name], shape=model.arrays[name].shape)
+        with pytest.raises(BackendError, match="_scale is float32 of shape"):
+            native.pack(model, native.PORTABLE)  # type: ignore[arg-type]
+
+
+def test_a_model_of_the_other_kind_is_refused_before_it_writes_another_shape() -> None:
+    query, passages = np.array([5], np.int32), Passages.pack([np.array([6, 7])])
+    cross, bi = (Synthetic(kind).backend(native.PORTABLE) for kind in ("cross-encoder", "bi-encoder"))
+    with pytest.raises(BackendError, match="this takes a bi-encoder"):
+        cross.embed(passages)
+    for call in (bi.score, bi.start):
+        with pytest.raises(BackendError, match="this takes a cross-encoder"):
+            call(query, passages)
 
 
 def test_an_unknown_kernel_is_refused(monkeypatch: pytest.MonkeyPatch, cross: Artifact) -> None:

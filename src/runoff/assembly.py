@@ -133,12 +133,12 @@ def padded(
     return _assemble(query, passages, max_length, special, dtype, pad=True)
 
 
-def single(texts: Passages, max_length: int, special: SpecialTokens) -> Pairs:
-    """Texts alone, ``[CLS] text [SEP]``, int64, without any padding: what a bi-encoder reads."""
+def single(texts: Passages, max_length: int, special: SpecialTokens, dtype: type = np.int64) -> Pairs:
+    """Texts alone, ``[CLS] text [SEP]``, without any padding: what a bi-encoder reads; arguments as for ``packed``."""
     room = max_length - SPECIALS + 1
     lengths = np.minimum(texts.lengths, room).astype(np.int64)
     offsets = _offsets(lengths + 2)
-    ids = np.empty(offsets[-1], dtype=np.int64)
+    ids = np.empty(offsets[-1], dtype=dtype)
     ids[offsets[:-1]], ids[offsets[1:] - 1] = special.cls, special.sep
     for at, start, length in zip(offsets.tolist(), texts.starts.tolist(), lengths.tolist(), strict=False):
         ids[at + 1 : at + 1 + length] = texts.ids[start : start + length]

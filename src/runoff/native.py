@@ -7,14 +7,15 @@ so an output depends on its own tokens alone, bit for bit.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _encoder, assembly
-from .artifact import Artifact
+from .artifact import Artifact, TensorInfo
 from .assembly import Pairs, Passages, SpecialTokens
-from .backends import Scores
+from .backends import Scores, check_ids
 from .errors import BackendError
 from .threads import budget
 
@@ -53,45 +54,44 @@ class NativeBackend:
         return cls(artifact, pack(artifact, kernel), kernel, budget(threads))
 
     def score(self, query_ids: NDArray[np.int32], passages: Passages) -> Scores:
-        """Logits of a query with each passage."""
-        pairs = assembly.packed(query_ids, passages, self._artifact.max_length, self._special, np.int32)
-        logits = np.empty(len(pairs), dtype=np.float32)
-        self._run(pairs.ids, pairs.types, pairs.offsets, logits)
-        return Scores(logits, pairs.truncated, pairs.query_truncated)
+        """Logits of a query with each passage.
+
+        Raises:
+            BackendError: the model is no cross-encoder, or has no such token.
+        """
+        pairs = self._pairs(query_ids, passages)
+        return Scores(self._run(pairs, pairs.types, 1)[:, 0], pairs.truncated, pairs.query_truncated)
 
     def start(self, query_ids: NDArray[np.int32], passages: Passages) -> PartialRun:
-        """The same pairs before their first layer, to be taken on a few layers at a time."""
-        pairs = assembly.packed(query_ids, passages, self._artifact.max_length, self._special, np.int32)
-        self._check_ids(pairs.ids)
-        return PartialRun(self._artifact, self._encoder, pairs, self._threads)
+        """The same pairs before their first layer, to be taken on a few layers at a time; errors as for ``score``."""
+        return PartialRun(self._artifact, self._encoder, self._pairs(query_ids, passages), self._threads)
 
     def embed(self, texts: Passages) -> NDArray[np.float32]:
-        """A unit vector for each text."""
-        pairs = assembly.single(texts, self._artifact.max_length, self._special)
-        vectors = np.empty((len(pairs), self._artifact.dimensions), dtype=np.float32)
-        self._run(pairs.ids.astype(np.int32), None, pairs.offsets, vectors.reshape(-1))
-        return vectors
+        """A unit vector for each text.
 
-    def _run(
-        self,
-        ids: NDArray[np.int32],
-        types: NDArray[np.int32] | None,
-        offsets: NDArray[np.int64],
-        out: NDArray[np.float32],
-    ) -> None:
-        if not len(out):
-            return
-        self._check_ids(ids)
-        self._encoder.run(ids, types, offsets, self._threads, out)
+        Raises:
+            BackendError: the model is no bi-encoder, or has no such token.
+        """
+        self._must_be("bi-encoder")
+        pairs = assembly.single(texts, self._artifact.max_length, self._special, np.int32)
+        check_ids(pairs.ids, self._artifact)
+        return self._run(pairs, None, self._artifact.hidden)
 
-    def _check_ids(self, ids: NDArray[np.int32]) -> None:
-        if not len(ids):
-            return
-        if ids.min() < 0 or ids.max() >= self._artifact.vocabulary:
-            raise BackendError(
-                f"{self._artifact.name}: token id {ids.min() if ids.min() < 0 else ids.max()}; expected 0 to "
-                f"{self._artifact.vocabulary - 1}. The token cache is damaged or of another model."
-            )
+    def _pairs(self, query_ids: NDArray[np.int32], passages: Passages) -> Pairs:
+        self._must_be("cross-encoder")
+        pairs = assembly.packed(query_ids, passages, self._artifact.max_length, self._special, np.int32)
+        check_ids(pairs.ids, self._artifact)
+        return pairs
+
+    def _must_be(self, kind: str) -> None:
+        if self._artifact.kind != kind:
+            raise BackendError(f"{self._artifact.name} is a {self._artifact.kind}; this takes a {kind}")
+
+    def _run(self, pairs: Pairs, types: NDArray[np.int32] | None, width: int) -> NDArray[np.float32]:
+        out = np.empty((len(pairs), width), dtype=np.float32)
+        if len(pairs):
+            self._encoder.run(pairs.ids, types, pairs.offsets, self._threads, out.reshape(-1))
+        return out
 
 
 class PartialRun:
@@ -191,17 +191,24 @@ def _check_shape(artifact: Artifact) -> None:
         and artifact.hidden % panel == 0
         and artifact.intermediate % panel == 0
         and artifact.max_length <= longest
+        and min(artifact.layers, artifact.heads, artifact.intermediate) > 0
+        and (artifact.kind == "cross-encoder" or (artifact.pooling, artifact.dimensions) == ("mean", artifact.hidden))
     )
     if not fits:
         raise BackendError(
-            f"{artifact.name}: {artifact.precision}, {artifact.heads} heads over {artifact.hidden}, "
-            f"{artifact.intermediate} wide, {artifact.max_length} tokens; the native backend runs int8 artifacts with "
-            f"heads of {head}, widths that are multiples of {panel} and at most {longest} tokens"
+            f"{artifact.name}: {artifact.precision}, {artifact.layers} layers, {artifact.heads} heads over "
+            f"{artifact.hidden}, {artifact.intermediate} wide, {artifact.max_length} tokens, pooled by "
+            f"{artifact.pooling}; the native backend runs int8 artifacts with heads of {head}, widths that are "
+            f"multiples of {panel}, at most {longest} tokens, and the mean over them in a bi-encoder"
         )
 
 
 def pack(artifact: Artifact, kernel: str) -> _encoder.Encoder:
-    """The artifact's weights, packed for a kernel."""
+    """The artifact's weights, packed for a kernel.
+
+    Raises:
+        BackendError: a tensor is missing, or of another shape or type than the model's sizes ask for.
+    """
     encoder = _encoder.Encoder(
         kernel,
         artifact.layers,
@@ -212,58 +219,84 @@ def pack(artifact: Artifact, kernel: str) -> _encoder.Encoder:
         artifact.normalize,
     )
     prefix = "bert.embeddings."
-    words, places = (_table(artifact, f"{prefix}{name}_embeddings.weight") for name in ("word", "position"))
-    encoder.set_tables(words, places, _dense(artifact, f"{prefix}token_type_embeddings.weight"))
+    words = _table(artifact, f"{prefix}word_embeddings.weight", artifact.vocabulary)
+    places = _table(artifact, f"{prefix}position_embeddings.weight", artifact.max_length)
+    encoder.set_tables(words, places, _types(artifact, f"{prefix}token_type_embeddings.weight"))
     encoder.set_norm(0, "embedding", *_norm(artifact, f"{prefix}LayerNorm"))
     for layer in range(artifact.layers):
         _pack_layer(encoder, artifact, layer)
     if artifact.kind == "cross-encoder":
-        encoder.set_linear(0, "pooler", _linear(artifact, "bert.pooler.dense"))
-        weights, scales, bias = _linear(artifact, "classifier")
+        encoder.set_linear(0, "pooler", _linear(artifact, "bert.pooler.dense", artifact.hidden, artifact.hidden))
+        weights, scales, bias = _linear(artifact, "classifier", artifact.hidden, 1)
         encoder.set_classifier(weights[:, 0].astype(np.float32) * scales, float(bias[0]))
     return encoder
 
 
 def _pack_layer(encoder: _encoder.Encoder, artifact: Artifact, layer: int) -> None:
-    prefix = f"bert.encoder.layer.{layer}."
-    query, key, value = (_linear(artifact, f"{prefix}attention.self.{name}") for name in ("query", "key", "value"))
+    prefix, hidden, wide = f"bert.encoder.layer.{layer}.", artifact.hidden, artifact.intermediate
+    query, key, value = (
+        _linear(artifact, f"{prefix}attention.self.{name}", hidden, hidden) for name in ("query", "key", "value")
+    )
     # A key's bias adds the same to all scores of a row, and softmax takes it away again.
     encoder.set_linear(layer, "qkv", query, (*key[:2], None), value)
-    encoder.set_linear(layer, "out", _linear(artifact, f"{prefix}attention.output.dense"))
-    encoder.set_linear(layer, "up", _linear(artifact, f"{prefix}intermediate.dense"))
-    encoder.set_linear(layer, "down", _linear(artifact, f"{prefix}output.dense"))
+    encoder.set_linear(layer, "out", _linear(artifact, f"{prefix}attention.output.dense", hidden, hidden))
+    encoder.set_linear(layer, "up", _linear(artifact, f"{prefix}intermediate.dense", hidden, wide))
+    encoder.set_linear(layer, "down", _linear(artifact, f"{prefix}output.dense", wide, hidden))
     encoder.set_norm(layer, "attention", *_norm(artifact, f"{prefix}attention.output.LayerNorm"))
     encoder.set_norm(layer, "output", *_norm(artifact, f"{prefix}output.LayerNorm"))
 
 
-def _linear(artifact: Artifact, name: str) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.float32]]:
-    weights = np.ascontiguousarray(artifact.load(f"{name}.weight"))
-    scales = _scales(artifact, f"{name}.weight", weights.shape[1])
-    return weights, scales, np.ascontiguousarray(artifact.load(f"{name}.bias"))
+def _linear(
+    artifact: Artifact, name: str, inputs: int, outputs: int
+) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.float32]]:
+    weights = _tensor(artifact, f"{name}.weight", (inputs, outputs), np.int8)
+    return weights, _scales(artifact, f"{name}.weight", outputs), _tensor(artifact, f"{name}.bias", (outputs,))
 
 
 def _scales(artifact: Artifact, name: str, count: int) -> NDArray[np.float32]:
+    """One scale for each of ``count`` rows or columns."""
     scale = artifact.tensors[name].scale
     if isinstance(scale, str):
-        return np.ascontiguousarray(artifact.load(scale).reshape(-1))
+        return _tensor(artifact, scale, (count,))
     return np.full(count, scale, dtype=np.float32)
 
 
-def _table(artifact: Artifact, name: str) -> tuple[NDArray[np.uint8], NDArray[np.float32], int, int]:
-    """A table's bytes, scales, zero point and what turns its bytes into unsigned ones."""
-    info = artifact.tensors[name]
+def _table(artifact: Artifact, name: str, least: int) -> tuple[NDArray[np.uint8], NDArray[np.float32], int, int]:
+    """A table of at least so many rows: bytes, scales (one, or one a row), zero point, what makes bytes unsigned."""
+    info = _info(artifact, name)
+    rows = max(least, info.shape[0])
+    values = _tensor(artifact, name, (rows, artifact.hidden), np.int8, np.uint8)
     flip = 128 if info.dtype == "int8" else 0
-    return artifact.load(name).view(np.uint8), _scales(artifact, name, 1), info.zero_point + flip, flip
+    scales = _scales(artifact, name, rows if isinstance(info.scale, str) else 1)
+    return values.view(np.uint8), scales, info.zero_point + flip, flip
 
 
-def _dense(artifact: Artifact, name: str) -> NDArray[np.float32]:
-    info = artifact.tensors[name]
-    values = artifact.load(name).astype(np.float32)
-    if info.scale is None:
-        return np.ascontiguousarray(values)
-    scale = artifact.load(info.scale) if isinstance(info.scale, str) else np.float32(info.scale)
-    return np.ascontiguousarray((values - np.float32(info.zero_point)) * scale)
+def _types(artifact: Artifact, name: str) -> NDArray[np.float32]:
+    """The table of the two token types as it is meant: float32, shape [2, hidden]."""
+    values = _tensor(artifact, name, (2, artifact.hidden), np.int8, np.uint8, np.float32).astype(np.float32)
+    info = _info(artifact, name)
+    if info.scale is not None:
+        values = (values - np.float32(info.zero_point)) * _scales(artifact, name, 2)[:, None]
+    return values
 
 
 def _norm(artifact: Artifact, name: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    return np.array(artifact.load(f"{name}.weight")), np.array(artifact.load(f"{name}.bias"))
+    gain, shift = (_tensor(artifact, f"{name}.{part}", (artifact.hidden,)) for part in ("weight", "bias"))
+    return gain, shift
+
+
+def _tensor(artifact: Artifact, name: str, shape: tuple[int, ...], *dtypes: type) -> NDArray[Any]:
+    """A tensor of just this shape, or of one that is flat the same, and of one of these types, else float32."""
+    wanted, info = [np.dtype(dtype).name for dtype in dtypes or (np.float32,)], _info(artifact, name)
+    if info.dtype not in wanted or tuple(size for size in info.shape if size > 1) != tuple(n for n in shape if n > 1):
+        raise BackendError(
+            f"{artifact.name}: {name} is {info.dtype} of shape {info.shape}; the native backend expected "
+            f"{' or '.join(wanted)} of shape {shape}"
+        )
+    return np.ascontiguousarray(artifact.load(name)).reshape(shape)
+
+
+def _info(artifact: Artifact, name: str) -> TensorInfo:
+    if name not in artifact.tensors:
+        raise BackendError(f"{artifact.name}: no tensor {name}, which the native backend reads")
+    return artifact.tensors[name]
