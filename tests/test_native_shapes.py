@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -221,6 +223,35 @@ def test_ctrl_c_reaches_the_main_thread_and_leaves_the_pool_usable() -> None:
         "try:\n    forever()\nexcept KeyboardInterrupt:\n    print(score() == wanted)"
     )
     assert (done.stdout, done.stderr, done.returncode) == ("True\n", "", 0)
+
+
+def test_ctrl_c_ends_a_call_between_its_spans(backend: NativeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The C code hears no signal, so a call of many passages goes through it a span at a time, with the same bits."""
+    passages = Passages.pack(texts_of([30] * 50))
+    whole = backend.score(QUERY, passages).logits
+    monkeypatch.setattr(native, "SPAN_TOKENS", 100)
+    np.testing.assert_array_equal(backend.score(QUERY, passages).logits, whole)
+    run = backend.start(QUERY, passages)
+    run.advance(np.arange(50), 1)
+    np.testing.assert_array_equal(run.finish(np.arange(50)), whole)
+
+    class Interrupted:
+        runs = 0
+
+        def run(self, *arguments: Any) -> None:
+            self.runs += 1
+            backend._encoder.run(*arguments)
+            if self.runs == 3:
+                signal.raise_signal(signal.SIGINT)
+
+    encoder = Interrupted()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            NativeBackend(backend._artifact, encoder, backend.kernel, 2).score(QUERY, passages)  # type: ignore[arg-type]
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert encoder.runs == 3
 
 
 def test_an_interpreter_ends_at_once_beside_busy_callers() -> None:

@@ -21,6 +21,7 @@ from .threads import budget
 
 KERNEL_VARIABLE = "RUNOFF_KERNEL"
 PORTABLE = "portable"
+SPAN_TOKENS = 8192
 
 
 class NativeBackend:
@@ -89,8 +90,9 @@ class NativeBackend:
 
     def _run(self, pairs: Pairs, types: NDArray[np.int32] | None, width: int) -> NDArray[np.float32]:
         out = np.empty((len(pairs), width), dtype=np.float32)
-        if len(pairs):
-            self._encoder.run(pairs.ids, types, pairs.offsets, self._threads, out.reshape(-1))
+        for first, last in _spans(pairs.widths):
+            starts = pairs.offsets[first : last + 1]
+            self._encoder.run(pairs.ids, types, starts, self._threads, out[first:last].reshape(-1))
         return out
 
 
@@ -160,8 +162,17 @@ class PartialRun:
         chosen = np.ascontiguousarray(chosen, dtype=np.int64)
         pairs, states = self._pairs, (self._states, self._bytes, self._scales, self._zeros)
         self.at[chosen] = -1  # lost, should this fail half way
-        self._encoder.advance(pairs.ids, pairs.types, pairs.offsets, chosen, first, last, *states, self._threads, out)
+        for low, high in _spans(pairs.widths[chosen]):
+            some = chosen[low:high]
+            self._encoder.advance(pairs.ids, pairs.types, pairs.offsets, some, first, last, *states, self._threads, out)
         self.at[chosen] = last
+
+
+def _spans(lengths: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Sequences first to last - 1 of each run of the C code, which hears no Ctrl-C: a second's work or two."""
+    before = np.cumsum(lengths) - lengths
+    firsts = np.unique(before // SPAN_TOKENS, return_index=True)[1].tolist()
+    return list(zip(firsts, [*firsts[1:], len(lengths)], strict=False))
 
 
 def choose_kernel(wanted: str | None) -> str:
