@@ -225,6 +225,25 @@ def test_ctrl_c_reaches_the_main_thread_and_leaves_the_pool_usable() -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("True\n", "", 0)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="no limit on address space to run into")
+def test_a_thread_without_memory_leaves_its_share_to_the_caller() -> None:
+    """Room for a thread's stack, but not for its workspace of some 4 MB; the caller's is there since its first call."""
+    done = run(
+        "import resource\n"
+        "backend = Synthetic('cross-encoder', heads=12, intermediate=1536, layers=1).backend(KERNELS[0], threads=1)\n"
+        "wanted = score()\n"
+        "backend._threads = 5\n"
+        "for megabytes in range(8, 60, 2):\n"
+        "    used = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
+        "    resource.setrlimit(resource.RLIMIT_AS, (used + (megabytes << 20), -1))\n"
+        "    same = score() == wanted\n"
+        "    resource.setrlimit(resource.RLIMIT_AS, (-1, -1))\n"
+        "    assert same\n"
+        "print('end')"
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("end\n", "", 0)
+
+
 def test_ctrl_c_ends_a_call_between_its_spans(backend: NativeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     """The C code hears no signal, so a call of many passages goes through it a span at a time, with the same bits."""
     passages = Passages.pack(texts_of([30] * 50))

@@ -50,7 +50,6 @@ struct dealer {
     const struct batch *batch;
     int64_t *order; /* sequences, longest first */
     int64_t next, tokens_left;
-    int failed;
     pthread_mutex_t lock;
 };
 
@@ -320,12 +319,8 @@ static void work(void *argument, struct memory *memory)
     struct workspace w = {0};
     struct group group;
     uint64_t times[PARTS] = {0};
-    if (open_workspace(&w, dealer->batch->model, memory)) {
-        pthread_mutex_lock(&dealer->lock);
-        dealer->failed = 1;
-        pthread_mutex_unlock(&dealer->lock);
-        return;
-    }
+    if (open_workspace(&w, dealer->batch->model, memory))
+        return; /* its share is left to the others */
     w.times = dealer->batch->times ? times : NULL;
     for (int i = 0; i <= MAX_TOKENS; i++)
         group.first[i] = i;
@@ -364,7 +359,7 @@ static int64_t sort_by_length(const struct batch *batch, int64_t *order)
 
 int encoder_run(const struct batch *batch)
 {
-    struct dealer dealer = {batch, NULL, 0, 0, 0, PTHREAD_MUTEX_INITIALIZER};
+    struct dealer dealer = {batch, NULL, 0, 0, PTHREAD_MUTEX_INITIALIZER};
     if (batch->count == 0)
         return 0;
     dealer.order = malloc(sizeof(int64_t) * batch->count);
@@ -374,7 +369,7 @@ int encoder_run(const struct batch *batch)
     pool_run(batch->threads, work, &dealer);
     free(dealer.order);
     pthread_mutex_destroy(&dealer.lock);
-    return dealer.failed ? -1 : 0;
+    return dealer.next < batch->count ? -1 : 0;
 }
 
 const struct kernel *encoder_kernel(const char *name)
