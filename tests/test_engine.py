@@ -28,6 +28,7 @@ from runoff.errors import (
     StoreMissingError,
 )
 from runoff.fusion import ReciprocalRank, Seats
+from runoff.reranker import CrossEncoder
 from runoff.results import SearchResult
 from runoff.stages import ModelStages
 
@@ -256,6 +257,19 @@ def test_any_encoder_of_the_protocol_fits(tmp_path: Path, stages: ModelStages, a
     best = plain.search(QUESTION, 10, rerank=False, mode="dense").hits[0]
     assert swapped.search(QUESTION, 10, rerank=False, mode="dense").hits[-1].text == best.text
     assert titles(swapped.search(QUESTION, 10, blend=0)) == titles(plain.search(QUESTION, 10, blend=0))
+
+
+def test_a_result_names_both_backends_where_the_runoff_fell_back(
+    tmp_path: Path, stages: ModelStages, articles: Path
+) -> None:
+    class Mixed(ModelStages):
+        scorer = CrossEncoder.load(stages.scorer.artifact, backend="onnxruntime")
+
+    engine = Engine(tmp_path / "store", Mixed(*stages.artifacts, "auto", None))
+    engine.ingest(articles)
+    names = list(dict.fromkeys([stages.backend, "onnxruntime"]))
+    assert engine.search("bread").backend == ", ".join(names)
+    assert engine.search("bread", rerank=False).backend == stages.backend
 
 
 @pytest.mark.parametrize("where", [5, b"kind = 'body'", ["kind"], Document])

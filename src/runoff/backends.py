@@ -236,6 +236,11 @@ def kernel(backend: Backend) -> str:
     return str(getattr(backend, "kernel", ""))
 
 
+def together(*names: str) -> str:
+    """Names of what runs several models, each once: ``native``, or ``native, onnxruntime`` where one fell back."""
+    return ", ".join(dict.fromkeys(name for name in names if name))
+
+
 def identity(artifact: Artifact, backend: Backend) -> str:
     """What outputs depend on beside the input: the model's digest, and what runs it, as no two round alike."""
     return f"{artifact.digest} {backend.name} {kernel(backend)}"

@@ -98,7 +98,8 @@ class SearchResult:
 
     Attributes:
         query: the query as it was given.
-        backend: what ran the encoders, ``"onnxruntime"`` or ``"native"``.
+        backend: what ran the encoders, ``"native"`` or ``"onnxruntime"``; ``"native, onnxruntime"`` where one, the
+            bi-encoder here, ran on the first and the other on the second.
         hits: best first.
         timings_ms: wall time of each stage.
         query_truncated: whether the query was too long for the encoders and was cut.

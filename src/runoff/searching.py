@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from . import backends
 from .calibration import Calibration
 from .candidates import DEFAULT_FUSION, Mode, check_mode, find
 from .conditions import Condition
@@ -144,7 +145,7 @@ def search(
     )
     return SearchResult(
         query=query,
-        backend=stages.backend,
+        backend=backends.together(stages.backend, getattr(scorer, "backend", "")),
         hits=shown,
         timings_ms=laps.timings(),
         query_truncated=scores is not None and scores.query_truncated,

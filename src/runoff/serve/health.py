@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 from .. import cpu, threads
 from .._version import __version__
-from ..backends import AUTO, BACKENDS
+from ..backends import AUTO, BACKENDS, together
 from ..errors import RunoffError, StoreMissingError
 from . import limits, metrics
 from .service import Service, respond, service_of
@@ -84,7 +84,7 @@ def _facts(service: Service) -> dict[str, Any]:
         "version": __version__,
         "cpu": {"model": cpu.model_name(), "features": list(cpu.features())},
         "threads": threads.budget(settings.threads),
-        "backend": stages.backend,
+        "backend": together(stages.backend, stages.scorer.backend),
         "backends": [AUTO, *BACKENDS],
         "models": models,
         "store": _store_facts(service),
