@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runoff import backends, models
+from runoff import backends, models, native
 from runoff.artifact import Artifact
 from runoff.assembly import Passages
 from runoff.backends import OnnxRuntimeBackend
@@ -82,6 +83,46 @@ def test_auto_passes_over_a_backend_that_fails_and_says_why(monkeypatch: pytest.
         encoder = BiEncoder.load()
     assert encoder.backend == "onnxruntime"
     assert "this CPU lacks" in encoder.backend_reason
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU that no kernel is made for."""
+    kernel_name = native._encoder.kernel_name
+    monkeypatch.delenv(native.KERNEL_VARIABLE, raising=False)
+    monkeypatch.setattr(native._encoder, "kernel_name", lambda wanted: kernel_name(wanted or native.PORTABLE))
+
+
+@pytest.mark.usefixtures("plain")
+def test_auto_measures_plain_c_where_no_kernel_is_made_for_the_cpu(artifact: Artifact) -> None:
+    selected = backends.select(artifact)  # a warning would be an error: it is no fault to be the slower
+    taken = re.fullmatch(
+        r"the fastest \((\w+) (\d+) ms, (\w+) (\d+) ms for a short input\) that passes .*", selected.reason
+    )
+    assert taken
+    assert {taken[1], taken[3]} == {"native", "onnxruntime"}
+    assert int(taken[2]) <= int(taken[4])
+    assert selected.backend.name == taken[1]
+    with pytest.raises(BackendError, match=r"Use onnxruntime, or RUNOFF_KERNEL=portable"):
+        backends.select(artifact, "native")
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("faster", ["native", "onnxruntime"])
+def test_auto_takes_what_measured_faster(artifact: Artifact, faster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "_speed", lambda backend, *_: 3.0 + (backend.name != faster))
+    selected = backends.select(artifact)
+    assert (selected.backend.name, backends.kernel(selected.backend) or native.PORTABLE) == (faster, native.PORTABLE)
+    assert f"the fastest ({faster} 3 ms" in selected.reason
+
+
+@pytest.mark.usefixtures("plain")
+def test_plain_c_runs_where_there_is_no_onnxruntime(artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(artifact: Artifact, threads: int | None) -> backends.Backend:
+        raise BackendError("onnxruntime is not installed")
+
+    monkeypatch.setitem(backends.BACKENDS, "onnxruntime", missing)
+    assert backends.select(artifact).backend.name == "native"
 
 
 class SumSession:

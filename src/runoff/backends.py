@@ -6,10 +6,12 @@ same in any batch, in any order, on any number of threads.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -255,6 +257,12 @@ def _native(artifact: Artifact, threads: int | None) -> Backend:
     return NativeBackend.load(artifact, threads)
 
 
+def _plain(artifact: Artifact, threads: int | None) -> Backend:
+    from .native import PORTABLE, NativeBackend
+
+    return NativeBackend.load(artifact, threads, PORTABLE)
+
+
 # Name to what loads it, in the order in which `auto` tries them. A further backend is a class with the members of
 # `Backend` and one entry here; its factory raises BackendError where the machine lacks what it takes. The contract
 # suite and `auto` then know it.
@@ -281,7 +289,10 @@ class Selected:
 def select(
     artifact: Artifact, backend: str = AUTO, threads: int | None = None, *, tokenizer: Tokenizer | None = None
 ) -> Selected:
-    """Load the backend of that name, or the first of all that passes the golden self-test on this machine.
+    """Load the backend of that name, or the best that passes the golden self-test on this machine.
+
+    The best is the native one where it has a kernel made for the CPU; elsewhere what is faster, its plain C or
+    onnxruntime, by a short input.
 
     Args:
         artifact: the model.
@@ -294,11 +305,12 @@ def select(
     """
     tokenizer = tokenizer or Tokenizer.load(artifact.tokenizer_path, limit=threads)
     if backend != AUTO:
-        return _load(artifact, _known(backend), threads, tokenizer, "asked for; it")
+        return _passing(BACKENDS[_known(backend)](artifact, threads), artifact, tokenizer, "asked for; it")
     misses: list[str] = []
-    for name in BACKENDS:
+    order, why = _order(artifact, threads, tokenizer)
+    for name, factory in order.items():
         try:
-            found = _load(artifact, name, threads, tokenizer, f"the first of {', '.join(BACKENDS)} that")
+            found = _passing(factory(artifact, threads), artifact, tokenizer, why)
         except BackendError as error:
             misses.append(f"{name}: {error}")
             continue
@@ -306,6 +318,39 @@ def select(
             warnings.warn(f"{artifact.name} runs on {name}, since {'; '.join(misses)}", RuntimeWarning, stacklevel=3)
         return replace(found, reason="; ".join([found.reason, *misses]))
     raise BackendError(f"{artifact.name}: no backend can run it here ({'; '.join(misses)})")
+
+
+def _order(artifact: Artifact, threads: int | None, tokenizer: Tokenizer) -> tuple[dict[str, Factory], str]:
+    """What `auto` tries, the first first, and why: the native backend, or where that is plain C, what is faster."""
+    from .native import is_plain
+
+    if not is_plain():
+        return BACKENDS, f"the first of {', '.join(BACKENDS)} that"
+    took: dict[str, float] = {}
+    loaded: dict[str, Factory] = {}
+    for name, factory in (BACKENDS | {"native": _plain}).items():
+        try:
+            backend = factory(artifact, threads)
+            took[name], loaded[name] = _speed(backend, artifact, tokenizer), partial(_ready, backend)
+        except BackendError:  # met again, and told, where its turn comes
+            took[name], loaded[name] = math.inf, factory
+    order = sorted(loaded, key=lambda name: took[name])
+    times = ", ".join(f"{name} {took[name]:.0f} ms" for name in order if took[name] < math.inf)
+    return {name: loaded[name] for name in order}, f"the fastest ({times} for a short input) that"
+
+
+def _ready(backend: Backend, artifact: Artifact, threads: int | None) -> Backend:
+    return backend
+
+
+def _speed(backend: Backend, artifact: Artifact, tokenizer: Tokenizer) -> float:
+    """Milliseconds for the shortest golden input, the better of two."""
+    took = []
+    for _ in range(2):
+        began = time.perf_counter()
+        golden_outputs(artifact, backend, _sample(artifact.golden)[:1], tokenizer)
+        took.append((time.perf_counter() - began) * 1e3)
+    return min(took)
 
 
 def golden_outputs(artifact: Artifact, backend: Backend, positions: Sequence[int], tokenizer: Tokenizer) -> Vectors:
@@ -326,9 +371,8 @@ def _known(name: str) -> str:
     return name
 
 
-def _load(artifact: Artifact, name: str, threads: int | None, tokenizer: Tokenizer, why: str) -> Selected:
-    """Load a backend and run its self-test: a few golden inputs, as all of them take as long as a query."""
-    backend = BACKENDS[name](artifact, threads)
+def _passing(backend: Backend, artifact: Artifact, tokenizer: Tokenizer, why: str) -> Selected:
+    """The backend after its self-test: a few golden inputs, as all of them take as long as a query."""
     began = time.perf_counter()
     golden = artifact.golden
     positions = _sample(golden)
@@ -337,7 +381,7 @@ def _load(artifact: Artifact, name: str, threads: int | None, tokenizer: Tokeniz
     error = wanted.worst(golden_outputs(artifact, backend, positions, tokenizer))
     if not error <= golden.tolerance:
         raise BackendError(
-            f"{name} misses {artifact.name}'s golden outputs by {error:.3g} ({golden.metric}); "
+            f"{backend.name} misses {artifact.name}'s golden outputs by {error:.3g} ({golden.metric}); "
             f"expected at most {golden.tolerance:g}"
         )
     took = (time.perf_counter() - began) * 1e3

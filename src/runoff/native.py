@@ -44,13 +44,13 @@ class NativeBackend:
         self._special = SpecialTokens(artifact.cls_id, artifact.sep_id, artifact.pad_id)
 
     @classmethod
-    def load(cls, artifact: Artifact, threads: int | None = None) -> NativeBackend:
-        """Pack the artifact's weights for the best kernel that this CPU runs, or the one in ``RUNOFF_KERNEL``.
+    def load(cls, artifact: Artifact, threads: int | None = None, kernel: str | None = None) -> NativeBackend:
+        """Pack the artifact's weights for a kernel: that one, or ``RUNOFF_KERNEL``, or the best that this CPU runs.
 
         Raises:
-            BackendError: the artifact is not 8-bit, or the CPU runs no fast kernel.
+            BackendError: the artifact is not 8-bit, the CPU does not run the kernel, or it runs no fast one.
         """
-        kernel = choose_kernel(os.environ.get(KERNEL_VARIABLE))
+        kernel = choose_kernel(kernel or os.environ.get(KERNEL_VARIABLE))
         _check_shape(artifact)
         return cls(artifact, pack(artifact, kernel), kernel, budget(threads))
 
@@ -188,9 +188,15 @@ def choose_kernel(wanted: str | None) -> str:
         return wanted
     if best == PORTABLE:
         raise BackendError(
-            "the native backend wants a CPU with AVX-512 VNNI or AVX2; this one has neither. Use onnxruntime."
+            "the native backend wants a CPU with AVX-512 VNNI or AVX2; this one has neither. Use onnxruntime, or "
+            f"{KERNEL_VARIABLE}={PORTABLE} for plain C, which is slow."
         )
     return best
+
+
+def is_plain() -> bool:
+    """Whether plain C is the best kernel here, and none was asked for."""
+    return not os.environ.get(KERNEL_VARIABLE) and _encoder.kernel_name(None) == PORTABLE
 
 
 def _check_shape(artifact: Artifact) -> None:
