@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -73,6 +74,21 @@ def test_all_lengths_score_alike_alone_and_together(
     alone = [one.score(query, Passages.pack([text])).logits[0] for text in texts]
     np.testing.assert_array_equal(together, alone)
     np.testing.assert_array_equal(one.score(query, Passages.pack(texts[::-1])).logits[::-1], together)
+
+
+def test_backends_of_one_model_share_its_packed_weights_as_long_as_one_has_them(
+    cross: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = load(cross, KERNELS[0], monkeypatch), load(models.find(cross.path), KERNELS[0], monkeypatch, 1)
+    assert first._encoder is second._encoder
+    name = "bert.encoder.layer.0.output.dense.weight"
+    tensors = {**cross.tensors, name: replace(cross.tensors[name], scale=0.5)}
+    for other in (replace(cross, tensors=tensors), replace(cross, layers=1), models.find(models.DEFAULT_BI_ENCODER)):
+        assert load(other, KERNELS[0], monkeypatch)._encoder is not first._encoder
+    assert load(cross, native.PORTABLE, monkeypatch)._encoder is not first._encoder or KERNELS[0] == native.PORTABLE
+    held = weakref.ref(first._encoder)
+    del first, second
+    assert held() is None
 
 
 @pytest.mark.parametrize("bad", [-1, 30522, 2**31 - 1])

@@ -107,6 +107,7 @@ def kernel_name(str wanted=None):
 cdef class Encoder:
     """A model's packed weights and the kernel that runs them."""
 
+    cdef object __weakref__
     cdef model *model
     cdef const kernel *kernel
     cdef list kept

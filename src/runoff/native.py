@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,14 +46,14 @@ class NativeBackend:
 
     @classmethod
     def load(cls, artifact: Artifact, threads: int | None = None, kernel: str | None = None) -> NativeBackend:
-        """Pack the artifact's weights for a kernel: that one, or ``RUNOFF_KERNEL``, or the best that this CPU runs.
+        """The artifact's weights packed for a kernel: that one, or ``RUNOFF_KERNEL``, or the best that this CPU runs.
 
         Raises:
             BackendError: the artifact is not 8-bit, the CPU does not run the kernel, or it runs no fast one.
         """
         kernel = choose_kernel(kernel or os.environ.get(KERNEL_VARIABLE))
         _check_shape(artifact)
-        return cls(artifact, pack(artifact, kernel), kernel, budget(threads))
+        return cls(artifact, packed(artifact, kernel), kernel, budget(threads))
 
     def score(self, query_ids: NDArray[np.int32], passages: Passages) -> Scores:
         """Logits of a query with each passage.
@@ -218,6 +219,18 @@ def _check_shape(artifact: Artifact) -> None:
             f"{artifact.pooling}; the native backend runs int8 artifacts with heads of {head}, widths that are "
             f"multiples of {panel}, at most {longest} tokens, and the mean over them in a bi-encoder"
         )
+
+
+# Packed weights that some backend holds.
+_PACKED: WeakValueDictionary[tuple[object, ...], _encoder.Encoder] = WeakValueDictionary()
+
+
+def packed(artifact: Artifact, kernel: str) -> _encoder.Encoder:
+    """The artifact's weights, packed for a kernel: once in a process, for all backends that run them; see ``pack``."""
+    sizes = (artifact.layers, artifact.heads, artifact.hidden, artifact.intermediate, artifact.max_length)
+    rest = (artifact.kind, artifact.vocabulary, artifact.layer_norm_eps, artifact.normalize)
+    key = (kernel, artifact.digest, *sizes, *rest, *artifact.tensors.values())
+    return _PACKED.get(key) or _PACKED.setdefault(key, pack(artifact, kernel))
 
 
 def pack(artifact: Artifact, kernel: str) -> _encoder.Encoder:
