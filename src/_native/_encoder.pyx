@@ -25,7 +25,6 @@ cdef extern from "model.h" nogil:
         int step
         int zero
         uint8_t flip
-        int rows
     struct layer:
         linear qkv, out, up, down
         norm attention_norm, output_norm
@@ -137,7 +136,7 @@ cdef class Encoder:
         cdef const uint8_t[:, ::1] values = parts[0]
         cdef const float[::1] scale = parts[1]
         self.kept.append((values, scale))
-        to.values, to.scale, to.rows = &values[0, 0], &scale[0], values.shape[0]
+        to.values, to.scale = &values[0, 0], &scale[0]
         to.step, to.zero, to.flip = scale.shape[0] > 1, parts[2], parts[3]
 
     def set_linear(self, int index, str which, *parts):

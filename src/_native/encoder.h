@@ -3,7 +3,7 @@
 #define RUNOFF_ENCODER_H
 #include "model.h"
 
-/* Parts of the time, in the order of encoder_time(). */
+/* Parts of the time, named in this order by PARTS_NAMES in _encoder.pyx. */
 enum part { PART_EMBED, PART_PROJECT, PART_ATTEND, PART_OUT, PART_UP, PART_DOWN, PART_NORM, PART_QUANTISE, PART_POOL, PARTS };
 
 /* States of all tokens of a call between two layers, row t of token ids[t]: the caller's memory. */

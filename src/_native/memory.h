@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #endif
 
-#define HUGE_PAGE ((size_t)1 << 21)
+#define HUGE_PAGE ((size_t)1 << 21) /* bytes, of x86-64 and most arm64 systems */
 
 /* Zeroed memory, 64-byte aligned; on huge pages where it is large and the system has them. NULL when there is none. */
 static inline void *memory_new(size_t size)

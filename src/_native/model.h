@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HEAD 32  /* dimensions of an attention head; also the columns of a weight panel */
-#define PANEL 32
+#define HEAD 32        /* dimensions of an attention head */
+#define PANEL 32       /* columns of weights that are packed together: HEAD, so that one head's product is one panel */
 #define MAX_TOKENS 512 /* positions; bounds the int32 sums of attention too */
 
 /* Rows of unsigned bytes: a row stands for (byte - zero) * scale. */
@@ -34,12 +34,6 @@ struct norm {
     const float *gain, *shift; /* [hidden] */
 };
 
-/* Hands out pieces of one allocation, 64-byte aligned; with base NULL it only counts. */
-struct arena {
-    char *base;
-    size_t used, size;
-};
-
 /* Byte table: a value stands for ((byte ^ flip) - zero) * scale[row * step]. */
 struct table {
     const uint8_t *values;
@@ -47,7 +41,6 @@ struct table {
     int step; /* 0: one scale for all rows; 1: one a row */
     int zero;
     uint8_t flip; /* 128 turns signed bytes into unsigned ones */
-    int rows;
 };
 
 struct layer {
@@ -59,7 +52,7 @@ struct layer {
 struct model {
     const struct kernel *kernel; /* that the weights are packed for */
     struct block *blocks;        /* memory of the linear layers, in the order in which they were packed */
-    int layers, heads, hidden, intermediate, vocabulary, positions;
+    int layers, heads, hidden, intermediate;
     float epsilon;
     struct table words, places;
     float *types; /* [types][hidden] */
@@ -113,7 +106,8 @@ extern const struct kernel kernel_avx2, kernel_avx512vnni;
 /* Most bytes of a packed panel: 16 bits a weight, two places a quad of inputs and their heads (tiles_grouped.h). */
 #define PACKED_MOST(in) (2 * (size_t)(in) * PANEL + 4 * (size_t)(in) + 512)
 
-/* Scratch bytes of attend. */
+/* Scratch bytes of attend, for 16 queries at most: of each key its scores, weights, values and the key in 16 bits; then
+ * mixed values and queries; then scales. */
 #define ATTEND_SCRATCH (MAX_TOKENS * (64 + 32 + HEAD * 2 + HEAD * 2) + HEAD * 64 * 2 + 4096)
 
 #endif

@@ -3,14 +3,6 @@
 #define RUNOFF_PACK_H
 #include "model.h"
 
-/* The next `bytes` of an arena. */
-static inline void *arena_take(struct arena *arena, size_t bytes)
-{
-    void *piece = arena->base ? arena->base + arena->used : NULL;
-    arena->used += (bytes + 63) / 64 * 64;
-    return piece;
-}
-
 /* Sizes as given, everything else zero; NULL when there is no memory. */
 struct model *model_new(const struct kernel *kernel, int layers, int heads, int hidden, int intermediate);
 void model_free(struct model *model);

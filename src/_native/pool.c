@@ -7,7 +7,7 @@
 
 #include "memory.h"
 
-#define SPARES 4 /* callers whose memory is kept */
+#define SPARES 4 /* callers whose memory is kept, some 4 MB each: more at once are rare, and may allocate */
 
 struct job {
     void (*work)(void *, struct memory *);

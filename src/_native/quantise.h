@@ -4,6 +4,8 @@
  * byte = min(round(x / scale) + zero, 255). Halves go to the even neighbour.
  */
 
+#define NOTHING 1e-30f /* a range that is taken for none: its inverse might overflow */
+
 static inline void quantise_row(const float *x, int width, uint8_t *values, float *scale, int32_t *zero)
 {
     vf low = vf_set(0.0f), high = vf_set(0.0f);
@@ -13,8 +15,8 @@ static inline void quantise_row(const float *x, int width, uint8_t *values, floa
         high = vf_max(high, v);
     }
     float smallest = vf_smallest(low), range = vf_largest(high) - smallest;
-    float inverse = range > 1e-30f ? 255.0f / range : 0.0f;
-    *scale = range > 1e-30f ? range / 255.0f : 1.0f;
+    float inverse = range > NOTHING ? 255.0f / range : 0.0f;
+    *scale = range > NOTHING ? range / 255.0f : 1.0f;
     *zero = (int32_t)lrintf(-smallest * inverse);
     vf factor = vf_set(inverse);
     vi offset = vi_set(*zero), most = vi_set(255);

@@ -81,7 +81,7 @@ static struct table make_table(uint64_t *state, int rows, int hidden, int step)
     uint8_t *values = malloc((size_t)rows * hidden);
     for (int i = 0; i < rows * hidden; i++)
         values[i] = (uint8_t)draw(state, 256);
-    struct table table = {values, floats(state, step ? rows : 1, 0.002f, 0.01f), step, 128, step ? 128 : 0, rows};
+    struct table table = {values, floats(state, step ? rows : 1, 0.002f, 0.01f), step, 128, step ? 128 : 0};
     return table;
 }
 
