@@ -8,6 +8,7 @@
 #define PROBABILITY_MAX 4095
 #define VALUE_MAX 1023
 #define LOG2_PROBABILITY_MAX 11.99964774f
+#define NO_SCORE (-3e38f) /* below all scores */
 #define SCORE_FACTOR (1.44269504089f * 0.17677669530f) /* log2(e) / sqrt(HEAD) */
 
 /* Symmetric bytes of one head's HEAD numbers in a tile row; returns the scale. */
@@ -20,10 +21,10 @@ static inline float head_bytes(const struct tile *tile, int r, vi q[HEAD / LANES
         most = vf_max(most, vf_abs(x[i]));
     }
     float largest = vf_largest(most);
-    vf factor = vf_set(largest > 1e-30f ? 127.0f / largest : 0.0f);
+    vf factor = vf_set(largest > NOTHING ? 127.0f / largest : 0.0f);
     for (int i = 0; i < HEAD / LANES; i++)
         q[i] = vi_round(vf_mul(x[i], factor));
-    return largest > 1e-30f ? largest / 127.0f : 1.0f;
+    return largest > NOTHING ? largest / 127.0f : 1.0f;
 }
 
 static void project_query(const struct linear *linear, int panel, struct bytes from, int rows, uint8_t *q, float *scale)
@@ -72,7 +73,7 @@ static void project_value(const struct linear *linear, int panel, struct bytes f
 static void pack_values(const struct head *head, int32_t *pairs, float *scale)
 {
     for (int c = 0; c < HEAD; c += LANES) {
-        vf most = vf_set(1e-30f);
+        vf most = vf_set(NOTHING);
         for (int j = 0; j < head->keys; j++)
             most = vf_max(most, vf_abs(vf_load(head->value + j * HEAD + c)));
         vf factor = vf_div(vf_set(VALUE_MAX), most);

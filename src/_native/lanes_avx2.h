@@ -14,11 +14,6 @@
 typedef __m256 vf;
 typedef __m256i vi;
 
-/* vpmaddubsw would saturate at 16 bits: even and odd bytes are widened and multiplied apart instead. */
-typedef struct {
-    __m256i even, odd;
-} bytes_u, bytes_s;
-
 static inline vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
 static inline void vf_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
 static inline vf vf_set(float x) { return _mm256_set1_ps(x); }
@@ -54,7 +49,6 @@ static inline void vi_store(int32_t *p, vi x) { _mm256_storeu_si256((__m256i *)p
 static inline vi vi_set(int32_t x) { return _mm256_set1_epi32(x); }
 static inline vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
 static inline vi vi_sub(vi a, vi b) { return _mm256_sub_epi32(a, b); }
-static inline vi vi_mul(vi a, vi b) { return _mm256_mullo_epi32(a, b); }
 static inline vi vi_min(vi a, vi b) { return _mm256_min_epi32(a, b); }
 static inline vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
 static inline vi vi_round(vf a) { return _mm256_cvtps_epi32(a); }
@@ -73,33 +67,6 @@ static inline void bytes_store(uint8_t *p, const vi x[4])
     vi low = _mm256_set1_epi16(255), order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     vi a = _mm256_and_si256(_mm256_packs_epi32(x[0], x[1]), low), b = _mm256_and_si256(_mm256_packs_epi32(x[2], x[3]), low);
     _mm256_storeu_si256((__m256i *)p, _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, b), order));
-}
-
-static inline bytes_u split_unsigned(__m256i x)
-{
-    bytes_u halves = {_mm256_and_si256(x, _mm256_set1_epi16(255)), _mm256_srli_epi16(x, 8)};
-    return halves;
-}
-
-static inline bytes_s split_signed(__m256i x)
-{
-    bytes_s halves = {_mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), _mm256_srai_epi16(x, 8)};
-    return halves;
-}
-
-static inline bytes_u bytes_u_load(const void *p) { return split_unsigned(_mm256_loadu_si256(p)); }
-static inline bytes_u bytes_u_same(const uint8_t *p) { return split_unsigned(_mm256_set1_epi32(*(const int32_t *)p)); }
-static inline bytes_s bytes_s_load(const int8_t *p) { return split_signed(_mm256_loadu_si256((const __m256i *)p)); }
-
-static inline vi dot4(vi sum, bytes_u a, bytes_s b)
-{
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a.even, b.even));
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(a.odd, b.odd));
-}
-
-static inline vi dot4_same(vi sum, bytes_u a, const int8_t *b)
-{
-    return dot4(sum, a, split_signed(_mm256_set1_epi32(*(const int32_t *)b)));
 }
 
 static inline vi dot2_same(vi sum, vi a, const int32_t *b)

@@ -57,7 +57,6 @@ static inline void vi_store(int32_t *p, vi x) { memcpy(p, x.lane, sizeof x.lane)
 static inline vi vi_set(int32_t x) { EACH_LANE(vi, x) }
 static inline vi vi_add(vi a, vi b) { EACH_LANE(vi, a.lane[i] + b.lane[i]) }
 static inline vi vi_sub(vi a, vi b) { EACH_LANE(vi, a.lane[i] - b.lane[i]) }
-static inline vi vi_mul(vi a, vi b) { EACH_LANE(vi, a.lane[i] * b.lane[i]) }
 static inline vi vi_min(vi a, vi b) { EACH_LANE(vi, a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]) }
 static inline vi vi_xor(vi a, vi b) { EACH_LANE(vi, a.lane[i] ^ b.lane[i]) }
 static inline int32_t vi_sum(vi a) { return a.lane[0] + a.lane[1] + a.lane[2] + a.lane[3]; }

@@ -17,7 +17,7 @@ static void turn_queries(const uint8_t *query, int count, int32_t *to)
 static OWN_REGISTERS void score_keys(const struct head *head, const int32_t *keys, const int32_t *query, const float *query_scale,
                        float *scores, vf most[QUERY_VECTORS])
 {
-    vf scale = vf_load(query_scale), largest = vf_set(-3e38f);
+    vf scale = vf_load(query_scale), largest = vf_set(NO_SCORE);
     bytes_u q0 = bytes_u_load(query), q1 = bytes_u_load(query + LANES);
     bytes_u q2 = bytes_u_load(query + 2 * LANES), q3 = bytes_u_load(query + 3 * LANES);
     bytes_u q4 = bytes_u_load(query + 4 * LANES), q5 = bytes_u_load(query + 5 * LANES);

@@ -51,7 +51,7 @@ static OWN_REGISTERS void score_keys(const struct head *head, const int32_t *key
                        float *scores, vf most[QUERY_VECTORS])
 {
     vf scale_a = vf_load(query_scale), scale_b = vf_load(query_scale + LANES);
-    vf most_a = vf_set(-3e38f), most_b = most_a;
+    vf most_a = vf_set(NO_SCORE), most_b = most_a;
     for (int first = 0; first < head->keys; first += KEY_TILE) {
         const int32_t *key = keys + first * KEY_NUMBERS;
         ROWS_4(KEY_ZERO)

@@ -87,7 +87,6 @@ EMULATED(floats16, cvtepi32_ps, (ints16 a), (float)a.lane[i])
 EMULATED(ints16, set1_epi32, (int32_t x), x)
 EMULATED(ints16, add_epi32, (ints16 a, ints16 b), (int32_t)((uint32_t)a.lane[i] + (uint32_t)b.lane[i]))
 EMULATED(ints16, sub_epi32, (ints16 a, ints16 b), (int32_t)((uint32_t)a.lane[i] - (uint32_t)b.lane[i]))
-EMULATED(ints16, mullo_epi32, (ints16 a, ints16 b), (int32_t)((uint32_t)a.lane[i] * (uint32_t)b.lane[i]))
 EMULATED(ints16, min_epi32, (ints16 a, ints16 b), a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i])
 EMULATED(ints16, max_epi32, (ints16 a, ints16 b), a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i])
 EMULATED(ints16, xor_si512, (ints16 a, ints16 b), a.lane[i] ^ b.lane[i])
@@ -182,7 +181,6 @@ EMULATED(floats16, shuffle_f32x4, (floats16 a, floats16 b, int pick),
 #define _mm512_min_epi32 emulated_min_epi32
 #define _mm512_min_ps emulated_min_ps
 #define _mm512_mul_ps emulated_mul_ps
-#define _mm512_mullo_epi32 emulated_mullo_epi32
 #define _mm512_or_ps emulated_or_ps
 #define _mm512_or_si512 emulated_or_si512
 #define _mm512_reduce_add_epi32 emulated_reduce_add_epi32
