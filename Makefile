@@ -6,7 +6,7 @@ ROUNDS ?= 4
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(wildcard src/_native/*)
 
-.PHONY: demo test test-kernels sanitize lint wheel bench docs clean bench-quick peers torture bench-caches bench-deadlines bench-native bench-quantisation evaluation evaluation-times
+.PHONY: demo test test-kernels test-vnni sanitize lint wheel bench docs clean bench-quick peers torture bench-caches bench-deadlines bench-native bench-quantisation evaluation evaluation-times
 
 demo: $(VENV)/.installed
 	$(BIN)/runoff demo
@@ -38,6 +38,14 @@ sanitize:
 # All of what `make test` runs a tenth of: kills, full and failing disks, damage, writers and readers at once.
 torture: $(VENV)/.installed-test
 	PYTHONPATH=tests $(BIN)/python -m torture --json benchmarks/results/torture.json
+
+# The AVX-512 kernel itself, inline assembly and all, on a CPU that Bochs emulates; emulate.sh says what it needs.
+test-vnni:
+	mkdir -p build
+	$(CC) -O3 -static -ffp-contract=off -Isrc/_native tests/native/driver.c \
+		$(NATIVE:tests/native/kernel_emulated.c=src/_native/kernel_avx512vnni.c) -o build/driver-vnni -pthread -lm
+	sh tests/native/emulate.sh build/vnni build/driver-vnni 1 1 | tee build/vnni.txt
+	grep 'avx512vnni: sound' build/vnni.txt
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
