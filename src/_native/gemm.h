@@ -33,13 +33,14 @@ struct tile {
     int32_t sums[TILE_ROWS * PANEL] __attribute__((aligned(64)));
 };
 
-/* Weights come from memory once for each group of rows: while a panel is used, the next one is fetched, a share a tile. */
+/* Weights come from memory once for each group of rows: while a panel is used, the next one is fetched, a share a tile,
+ * to the second-level cache, as the first has no room for both. */
 static inline void fetch_ahead(const struct tile *tile)
 {
     const struct panel *next = tile->linear->panels + tile->panel + 1;
     size_t from = next->bytes * tile->row / tile->end / 64 * 64, to = next->bytes * (tile->row + tile->rows) / tile->end;
     for (; from < to; from += 64)
-        __builtin_prefetch(next->packed + from);
+        __builtin_prefetch(next->packed + from, 0, 2);
 }
 
 /* Multiplies the next tile; 0 when there is none. The rows left are split evenly, so that no tile is small. */
