@@ -27,7 +27,7 @@ SAMPLE = 100
 def main() -> None:
     options = harness.parser(__doc__)
     options.add_argument("--text", type=Path, required=True)
-    options.add_argument("--chunks", type=int, default=400)
+    options.add_argument("--chunks", type=int, default=2000)
     options.set_defaults(rounds=2)
     chosen = options.parse_args()
     count = threads.budget(chosen.threads)
