@@ -1,4 +1,4 @@
-/* Scores of keys as products of pairs of 16-bit numbers, with dot2: AVX2, which has no exact product of bytes.
+/* Scores of keys as products of pairs of 16-bit numbers, with DOTS: AVX2, which has no exact product of bytes.
  *
  * Queries and keys are widened once for a sequence. Two vectors of queries by KEY_TILE keys share what they load.
  */
